@@ -52,7 +52,7 @@ def page_says(text: str, group: str, name: str) -> tuple[str, str]:
 def renewed(text: str, tables: dict[str, list[str]]) -> str:
     """Return the page with new tables."""
     of_input = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
-    of_jobs = ["| job file | what is said, each mistake by itself |", "|---|---|"]
+    of_jobs = ["| job file | error for each mistake |", "|---|---|"]
 
     def table(mark: re.Match[str]) -> str:
         lines, head = tables.get(mark["group"]), of_jobs if mark["group"] == JOBS else of_input

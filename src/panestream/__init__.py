@@ -72,12 +72,14 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import LookBackWindows as LookBackWindows
     from panestream.windowing.assigners import PredicateWindows as PredicateWindows
     from panestream.windowing.assigners import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
+    from panestream.windowing.assigners import RollingWindows as RollingWindows
     from panestream.windowing.assigners import SlidingEventTimeWindows as SlidingEventTimeWindows
     from panestream.windowing.assigners import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
     from panestream.windowing.assigners import TumblingEventTimeWindows as TumblingEventTimeWindows
     from panestream.windowing.assigners import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
     from panestream.windowing.assigners import count as count
     from panestream.windowing.assigners import cumulating as cumulating
+    from panestream.windowing.assigners import rolling as rolling
     from panestream.windowing.assigners import session as session
     from panestream.windowing.assigners import sliding as sliding
     from panestream.windowing.assigners import tumbling as tumbling

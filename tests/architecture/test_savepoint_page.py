@@ -19,11 +19,12 @@ from panestream.windowing.assigners import (
     GlobalWindows,
     LookBackWindows,
     PredicateWindows,
+    RollingWindows,
     TumblingEventTimeWindows,
 )
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
-from tests.comparison import harness, look_backs, predicates, test_accumulating
+from tests.comparison import harness, look_backs, predicates, rolling, test_accumulating
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
@@ -48,6 +49,7 @@ PLANS = {
     "count windows": lambda: plan_of_aggregates(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(5), (agg.count().alias("n"),)),
     "windows by predicates": lambda: predicates.plan_of(PredicateWindows("v > 0"), (agg.count().alias("n"),)),
+    "rolling values": lambda: rolling.plan_of(RollingWindows((("h", 5), ("ever", None)), 5), (agg.count().alias("n"),)),
     "row operator, declared aggregates": lambda: plan_of_aggregates(WindowSpec(TUMBLING), on_rows=True),
     "row operator, functions": functions,
 }

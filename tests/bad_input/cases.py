@@ -198,13 +198,13 @@ CASES: Mapping[str, Sequence[Case]] = {
         seconds("a number too large, as seconds", "1e300"),
         seconds("the largest integer, as seconds", "9223372036854775807", "BIGINT"),
         Case(
-            "a string that is no time",
+            "a string that is not a time",
             "`try_to_timestamp`, and then as for null",
             "SELECT 'a' AS user, 'yesterday' AS text, 1L AS n",
             query={"time": "to_timestamp(text)"},
         ),
         Case(
-            "a string that is no time, read by `try_to_timestamp`",
+            "a string that is not a time, read by `try_to_timestamp`",
             INVALID_OPTION,
             "SELECT 'a' AS user, 'yesterday' AS text, 1L AS n",
             query={"time": "try_to_timestamp(text)"},

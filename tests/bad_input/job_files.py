@@ -136,11 +136,11 @@ JOB_FILES = (
     JobFile("an expression that reads a file", job_with('column = "n"', 'column = "(SELECT max(x) FROM csv.`/etc/hosts`)"')),
     JobFile("an expression that calls Java", job_with('column = "n"', "column = \"reflect('java.lang.System', 'exit', 0)\"")),
     JobFile(
-        "a function of one's own that is not there",
+        "a user function that is missing",
         _APPLY.format("bad_one:count"),
         beside={"bad_one.py": "def counts(*_): ...\n"},
     ),
-    JobFile("a module of one's own that fails", _APPLY.format("bad_two:count"), beside={"bad_two.py": "1 / 0\n"}),
+    JobFile("a user module that fails", _APPLY.format("bad_two:count"), beside={"bad_two.py": "1 / 0\n"}),
     JobFile("a join of one stream", _LEFT + _HOUR + "[join]\n\n" + _REST),
     JobFile("a kind of join that nobody knows", _LEFT + _RIGHT + _HOUR + '[join]\nhow = "lft"\n\n' + _REST),
     JobFile("a key too many", _LEFT + _RIGHT.replace('"user"', '["user", "n"]', 1) + _HOUR + "[join]\n\n" + _REST),

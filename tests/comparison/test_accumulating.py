@@ -134,7 +134,7 @@ def test_stateless_function_that_uses_state_is_refused(asked, exact):
     operator = plan_functions(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
     assert isinstance(operator, RowSpec if exact else AccumulatingSpec)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
-    with pytest.raises(InvalidPlanError, match=rf"context\.{asked}\(\), and was given with stateless=True"):
+    with pytest.raises(InvalidPlanError, match=rf"context\.{asked}\(\), but stateless=True"):
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
 
 

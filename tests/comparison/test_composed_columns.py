@@ -114,7 +114,7 @@ MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
         (pst.AfterWatermark().late(pst.triggers.AfterCount(3)), 5, r"late firings of AfterCount.of\(3\)"),
         (pst.AfterWatermark().early(pst.triggers.AfterCount(3)), 0, r"early firings by AfterCount.of\(3\)"),
         (pst.AfterWatermark().early(pst.triggers.AfterProcessingTime.of("1 minute")), 0, "early firings by the clock"),
-        (pst.triggers.AfterAll.of(pst.triggers.AfterCount(3), pst.AfterWatermark()), 0, "AfterAll is asked row by row"),
+        (pst.triggers.AfterAll.of(pst.triggers.AfterCount(3), pst.AfterWatermark()), 0, "AfterAll runs row by row"),
         (pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.AfterCount(1))), 0, "gives every row by itself"),
     ],
 )

@@ -100,7 +100,7 @@ def test_plan_of_interval_join_survives_json():
 
 def test_interval_join_gives_reasons_against_firings_and_changelog():
     spec = intervals.Interval(-2, 5, "full", (3, 4)).plan().operator
-    assert "there is nothing to number" in spec.capabilities.no_firings
+    assert "so firings are not numbered" in spec.capabilities.no_firings
     assert "nothing is taken back" in spec.capabilities.no_changelog
 
 

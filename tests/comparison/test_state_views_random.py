@@ -27,7 +27,7 @@ from panestream.windowing.assigners import (
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
-from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
+from tests.comparison import harness, look_backs, predicates, rolling, test_accumulating, test_panes_random
 from tests.comparison.calendars import random_calendar, random_stream
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
 
@@ -301,7 +301,48 @@ def by_predicates(rng, seed):
         assert found[place]["due"] is None or reached is None or found[place]["due"] > reached
 
 
-CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16, of_look_backs: 32, by_predicates: 32}
+def rolling_values(rng, seed):
+    """Check the values that each key has at the last step, by the definition, and the number of its rows."""
+    plan, span = rolling.random_plan(rng)
+    windows, every, lateness = plan.assigner, plan.assigner.every, plan.allowed_lateness
+    plan = rolling.plan_of(windows, AGGREGATES, lateness, plan.watermark.delay)
+    batches = cut(harness.random_stream(rng, span), rng)
+    query, taken, watermark = Query(plan, rng.choice(GROUPS)), [], None
+    for batch in batches:
+        query.run(batch)
+        taken += [row for row in batch.rows if watermark is None or windows.step_of(row[1]).end - 1 > watermark - lateness]
+        if batch.rows:
+            came = max(row[1] for row in batch.rows) - plan.watermark.delay - 1
+            watermark = came if watermark is None else max(watermark, came)
+    found = windows_shown(shown(query, rng))
+    if watermark is None:
+        assert not found, seed
+        return
+    step = (watermark + 1) // every * every
+    kept = [row for row in taken if windows.has_all_time or row[1] // every * every >= step - windows.longest]
+    assert {place[0] for place in found} == {row[0] for row in kept}, f"seed {seed}: {found}: {windows}: {batches}"
+    for (key, _, end), row in found.items():
+        mine, expected = [one for one in kept if one[0] == key], {}
+        for label, length in windows.windows:
+            inside = [one for one in mine if one[1] // every * every < step and (length is None or one[1] >= step - length)]
+            values = results(inside) if inside else {"count": 0, "total": None, "most": None}
+            expected |= {f"{name}_{label}": value for name, value in values.items()}
+        as_of = row["results"].pop("as_of")
+        assert (end, row["rows"], row["results"]) == (step, len(mine), expected), (seed, key, batches)
+        assert as_of is not None
+        assert row["due"] is None or row["due"] > watermark, (seed, key)
+
+
+CASES = {
+    intervals: 16,
+    aligned: 96,
+    calendars: 16,
+    sessions: 32,
+    counts: 16,
+    of_look_backs: 32,
+    by_predicates: 32,
+    rolling_values: 32,
+}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -270,7 +270,7 @@ def test_restarted_spark_queries_give_the_answers_of_flinks_programs(spark, tmp_
 
 def test_interval_join_with_an_empty_interval_is_refused():
     """Flink's ``interval-join-negative-interval`` has an empty interval."""
-    with pytest.raises(InvalidPlanError, match="exchange them"):
+    with pytest.raises(InvalidPlanError, match="Swap them"):
         pst.datastream.IntervalJoin(None).between("10 seconds", "5 seconds")
 
 

@@ -127,7 +127,7 @@ def test_join_renames_columns_that_both_streams_have(clicks, views):
     windows = keyed(clicks).join(keyed(views)).window(MINUTES)
     with pytest.raises(
         InvalidPlanError,
-        match=r"a column of each stream would be called 'ts' in the results: tell them apart, \.pairs\(suffixes=",
+        match=r"a column of each stream would be called 'ts' in the results. Distinguish them with \.pairs\(suffixes=",
     ):
         windows.pairs()
     result = windows.pairs("full", suffixes=("", "_view"))
@@ -273,8 +273,8 @@ def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda c, v: keyed(c).join(v), "join wants another keyed stream"),
-        (lambda c, v: keyed(c).join(keyed(v).window(MINUTES)), "join wants another keyed stream"),
+        (lambda c, v: keyed(c).join(v), "join needs another keyed stream"),
+        (lambda c, v: keyed(c).join(keyed(v).window(MINUTES)), "join needs another keyed stream"),
         (lambda c, v: keyed(c).co_group(pst.stream(v).key_by("user")), "co_group: one stream has event time .* give it to both"),
         (lambda c, v: keyed(c).join(pst.stream(v).key_by("user", "price")), r"the key \(user\), the right one \(user, price\)"),
         (
@@ -287,7 +287,7 @@ def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
         ),
         (
             lambda c, v: keyed(c).join(keyed(v)).window(pst.LookBackWindows.of("1 hour")).pairs("semi"),
-            r"look-backs are of the rows of one stream; .* left\.interval_join\(right\)",
+            r"look-backs work on one stream.* left\.interval_join\(right\)",
         ),
         (lambda c, v: keyed(c, key="user AS left").join(keyed(v)), "a key cannot be called 'left'"),
         (lambda c, v: keyed(c, invalid="bad").join(keyed(v, invalid="bad")), "both streams have an output 'bad'"),
@@ -306,7 +306,7 @@ def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
             lambda c, v: (
                 keyed(c).join(keyed(v.selectExpr("*", "user AS url", "user AS url_x"))).window(MINUTES).pairs(suffixes=("", "_x"))
             ),
-            "the right stream would have two columns 'url_x' in the results, one of them by its suffix: take another suffix",
+            "the right stream would have two columns 'url_x' in the results, one of them because of its suffix. Use another suffix",
         ),
         (
             lambda c, v: keyed(c.withColumnRenamed("url", "rank")).join(keyed(v)).window(MINUTES).pairs("left_semi"),
@@ -350,7 +350,7 @@ def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
         ),
         (
             lambda c, v: pst.prepare(lambda df: keyed(df).join(keyed(v)).window(MINUTES).pairs("semi"), CLICKS, streaming=False),
-            "prepare: build begins with another DataFrame .* A second stream is given to build as well",
+            "prepare: build starts with another DataFrame .* A second stream is a second argument of build",
         ),
     ],
 )
@@ -431,14 +431,14 @@ def test_restarted_interval_join_agrees_with_the_definition(spark, tmp_path, see
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda c, v: keyed(c).interval_join(keyed(v)).between("1 hour", "0 s"), "is after the upper one '0 s': exchange them"),
+        (lambda c, v: keyed(c).interval_join(keyed(v)).between("1 hour", "0 s"), "is after the upper bound '0 s'. Swap them"),
         (
             lambda c, v: pst.stream(c).key_by("user").interval_join(pst.stream(v).key_by("user")).between("0 s", "1 s"),
-            "interval_join goes by event time",
+            "interval_join needs event time",
         ),
         (
             lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "0 s").upper_bound_exclusive().pairs(),
-            "nothing lies between the bounds: include them, or move one",
+            "the interval is empty. Include its bounds, or move one",
         ),
         (
             lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "1 s").pairs("leftsemi"),
@@ -462,7 +462,7 @@ def test_wrong_interval_join_is_refused(clicks, views, build, message):
 def test_window_method_before_windows_is_refused_with_the_line_to_write(clicks, views):
     """Other missing names raise AttributeError, so that hasattr works."""
     together = keyed(clicks).join(keyed(views))
-    with pytest.raises(InvalidPlanError, match=r"have no windows yet: write \.window\(\.\.\.\)\.pairs.*interval_join"):
+    with pytest.raises(InvalidPlanError, match=r"need windows. Write \.window\(\.\.\.\)\.pairs.*interval_join"):
         together.pairs("left")
     assert not hasattr(together, "aggregate")
     with pytest.raises(AttributeError, match="no attribute 'pears'"):

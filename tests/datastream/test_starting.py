@@ -50,7 +50,7 @@ def test_trigger_of_pyspark_is_accepted(written, spark):
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ("availableNo", "'availableNow' (all that is there, then the query ends; the default)"),
+        ("availableNo", "'availableNow' (all available rows, then the query ends; the default)"),
         ("", "got ''"),
         ("10 parsecs", "got '10 parsecs'"),
         ("availableNow=False", "got {'availableNow': False}"),
@@ -65,7 +65,7 @@ def test_trigger_of_pyspark_is_accepted(written, spark):
         ("1 microsecond", "a whole number of milliseconds"),
         ({"continuous": "1 second"}, "continuous processing does not take Python operators"),
         ("realTime='5 seconds'", "real-time mode does not take Python operators"),
-        (pst.CountTrigger.of(3), "CountTrigger.of(3) does, belongs to the windows: .window(...).trigger(...)"),
+        (pst.CountTrigger.of(3), "CountTrigger.of(3), belongs to the windows: .window(...).trigger(...)"),
         (pst.CountTrigger, "belongs to the windows"),
     ],
 )
@@ -77,7 +77,7 @@ def test_wrong_trigger_is_refused(written, says):
 
 
 def test_stream_of_another_object_is_refused():
-    with pytest.raises(InvalidPlanError, match=r"wants a DataFrame .*, got 'clicks'"):
+    with pytest.raises(InvalidPlanError, match=r"needs a DataFrame .*, got 'clicks'"):
         pst.stream("clicks")
 
 
@@ -97,10 +97,10 @@ LIVE, ENDS = {"processingTime": "1 second"}, {"availableNow": True}
 @pytest.mark.parametrize(
     ("asked", "when", "fire_at_end", "said"),
     [
-        (plan(by_clock=True), ENDS, False, "need a clock that goes on"),
-        (plan(CLOSING, processing_time="received"), LIVE, False, "closing_after goes by the clock"),
+        (plan(by_clock=True), ENDS, False, "need a running clock"),
+        (plan(CLOSING, processing_time="received"), LIVE, False, "closing_after needs the clock"),
         (plan(), LIVE, True, "fire_at_end is for a query that ends"),
-        (plan(by_clock=True, processing_time="received"), ENDS, True, "windows or triggers of processing time go by the clock"),
+        (plan(by_clock=True, processing_time="received"), ENDS, True, "windows or triggers of processing time use the clock"),
         (plan(pst.WatermarkStrategy.no_watermarks()), ENDS, True, "no_watermarks"),
         (plan(assigner=pst.GlobalWindows.create()), ENDS, True, "fire_at_end closes windows of event time"),
     ],

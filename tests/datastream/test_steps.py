@@ -167,13 +167,13 @@ HOUR = r"TumblingEventTimeWindows\.of\('1 hour'\)"
         (KEYED, "withWatermark", r"that comes earlier: write \.assign_timestamps\(\.\.\.\) before \.key_by\(\.\.\.\)"),
         (KEYED, "sum", r"first write \.window\(.*\), then \.aggregate\(agg\.sum\('price'\)\)"),
         (STEPS, "count", r"write \.aggregate\(agg\.count\(\)\)"),
-        (STEPS, "median", r"write \.aggregate\(agg\.approx_quantile\('price', 0\.5\)\)"),
+        (STEPS, "median", r"write \.aggregate\(agg\.median\('price'\)\)"),
         (STEPS, "key_by", r"that comes earlier: write \.key_by\(\.\.\.\) before \.window\(\.\.\.\)"),
         (STEPS, "writeStream", r"first write \.aggregate\(agg\.count\(\)\), then result\.start\(main="),
-        (STEPS, "outputMode", "there is no output mode"),
+        (STEPS, "outputMode", "output modes do not exist here"),
         (RESULT, "writeStream", r"write result\.start\(main=ParquetSink\('out/main'\), checkpoint='checkpoint'\)"),
         (RESULT, "trigger", r"start\(trigger='10 seconds'\) says when micro-batches run"),
-        (RESULT, "outputMode", "there is no output mode"),
+        (RESULT, "outputMode", "output modes do not exist here"),
         (RESULT, "show", r"write result\.main\.show\(\) for a batch; the rows of a stream go to sinks"),
         (RESULT, "toPandas", r"write result\.main\.toPandas\(\)"),
         (RESULT, "columns", r"write result\.main\.columns for a batch"),
@@ -187,7 +187,7 @@ HOUR = r"TumblingEventTimeWindows\.of\('1 hour'\)"
         (CO_GROUPED, "where", r"keys from \.key_by"),
         (CO_GROUPED, "aggregate", rf"write \.window\({HOUR}\)\.aggregate\(\.\.\.\)"),
         (IntervalJoin(CO_GROUPED), "pairs", r"write \.between\('-1 hour', '0 seconds'\)\.pairs\(\.\.\.\)"),
-        (IntervalJoin(CO_GROUPED), "window", "an interval join has no windows"),
+        (IntervalJoin(CO_GROUPED), "window", "an interval join does not have windows"),
         (IntervalPairs(None, 1, 2), "start", r"write \.pairs\(\)\.start\(\.\.\.\)"),
     ],
 )
@@ -207,7 +207,7 @@ def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, sa
         ),
         (
             lambda: STEPS.trigger("10 seconds"),
-            r"got '10 seconds'; to say when micro-batches run, write start\(trigger='10 seconds', ",
+            r"got '10 seconds'; to set when micro-batches run, write start\(trigger='10 seconds', ",
         ),
         (lambda: STEPS.aggregate({"price": "sum"}), r"write \.aggregate\(agg\.sum\('price'\)\)"),
         (lambda: KEYED.window(TumblingEventTimeWindows(10)), r"write \.assign_timestamps\('ts', '5 minutes'\) before \.key_by"),
@@ -218,7 +218,7 @@ def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, sa
         (lambda: STEPS.apply_in_pandas(len), "schema='n bigint, label string'"),
         (lambda: KEYED.window("10 minutes"), r"write \.window\(TumblingEventTimeWindows\.of\('10 minutes'\)\)"),
         (lambda: KEYED.window("1 hour", "5 minutes"), r"write \.window\(SlidingEventTimeWindows\.of\('1 hour', '5 minutes'\)\)"),
-        (lambda: KEYED.window(TumblingEventTimeWindows(10), "1 hour"), "window wants an assigner such as .*, got '1 hour'"),
+        (lambda: KEYED.window(TumblingEventTimeWindows(10), "1 hour"), "window needs an assigner such as .*, got '1 hour'"),
     ],
 )
 def test_wrong_arguments_have_the_line_to_write(call, said):

@@ -321,7 +321,7 @@ def test_tables_functions_and_the_console_as_sinks(spark, tmp_path, capsys):
     windowed(read_batch(spark, folder)).run(main=pst.ConsoleSink(3))
     assert "window_start" in capsys.readouterr().out
     for name in ("a b", "a.b.c.d", "", "x; drop"):
-        with pytest.raises(SinkError, match="no table name"):
+        with pytest.raises(SinkError, match="not a table name"):
             pst.TableSink(name)
     with pytest.raises(SinkError, match="parquet, json, csv or orc"):
         pst.FileSink("x", format="delta")

@@ -36,6 +36,7 @@ from panestream.windowing.assigners import (
     GlobalWindows,
     LookBackWindows,
     PredicateWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -125,6 +126,9 @@ QUERIES = {
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
     "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
     "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
+    "rolling, 4 s / 1 s and ever": Query(
+        WindowSpec(RollingWindows((("4s", 4 * SECOND), ("ever", None)), SECOND)), _declared, "rolling values"
+    ),
     "predicates": Query(WindowSpec(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, every_firing=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),

@@ -59,6 +59,7 @@ LIMITS = {
     "accumulating, 10 s / 2 s": Limit(110, 110, 14.1, 10.1, 1.0, 3_150, for_rows=True),
     "interval join, outer": Limit(100, 100, 7.1, 14.1, 1.0, 3_000, for_rows=True),
     "look-backs of 4 s": Limit(120, 170, 15.1, 6.1, 1.0, 3_950, for_rows=True),
+    "rolling, 4 s / 1 s and ever": Limit(200, 200, 50.0, 12.0, 1.0, 9_000, exchanged_rows=False),
     "predicates": Limit(100, 320, 8.3, 6.2, 1.0, 3_650, for_rows=True),
     "rows, 10 s / 5 s": Limit(80, 80, 35.0, 10.2, 1.0, 9_000, of_a_row=5.0),
     "rows, a trigger that counts": Limit(80, 110, 47.5, 10.2, 1.0, 48_900, of_a_row=44.8),
@@ -224,6 +225,6 @@ def test_python_calls_counts_python_and_c_functions() -> None:
 def test_every_query_and_operator_has_a_limit() -> None:
     assert LIMITS.keys() == QUERIES.keys()
     assert {Query.plan(query).operator.name for query in QUERIES.values()} == {
-        "aligned panes", "sessions", "counts", "accumulating panes", "look-backs", "predicates",
+        "aligned panes", "sessions", "counts", "accumulating panes", "look-backs", "predicates", "rolling values",
         "row operator", "interval join",
     }  # fmt: skip

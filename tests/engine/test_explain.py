@@ -62,10 +62,10 @@ def test_explain_prints_sections_one_below_the_other():
 @pytest.mark.parametrize(
     ("size", "slide", "lies"),
     [
-        (60, 20, "each row lies in 3 windows"),
-        (60, 60, "each row lies in 1 window"),
-        (60, 59, "each row lies in 1 or 2 windows"),
-        (60, 7, "each row lies in 8 or 9 windows"),
+        (60, 20, "each row is in 3 windows"),
+        (60, 60, "each row is in 1 window"),
+        (60, 59, "each row is in 1 or 2 windows"),
+        (60, 7, "each row is in 8 or 9 windows"),
         (60, 61, "the slide is longer than the size, so rows between two windows belong to none"),
     ],
 )
@@ -113,7 +113,7 @@ def test_explain_shows_where_late_and_invalid_rows_go():
         "rows without event time go to the output 'bad'",
     ]
     plan = plan_of(TumblingEventTimeWindows(60))
-    assert sections_of(replace(plan, event_time=None))["event time"] == ["none: the clock of the micro-batch stands in for it"]
+    assert sections_of(replace(plan, event_time=None))["event time"] == ["none: windows use the clock of the micro-batch"]
     # The source is checked in ten steps. No step is shorter than a millisecond, the resolution of Spark's clock.
     for closes_after, often in (
         ("1 minute", "6 seconds"),
@@ -167,7 +167,7 @@ def test_explain_shows_the_exchange_and_its_order():
     for parts, key_groups, shown_groups in ((3, 8, 3), (8, 3, 3)):
         split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator))
         assert sections_of(split)["exchange"][-2:] == [
-            f"the rows of a key go to up to {shown_groups} key groups, by v; a window is put together when it fires",
+            f"the rows of a key go to up to {shown_groups} key groups, by v; a window is combined when it fires",
             f"{key_groups} key groups, one per state partition",
         ]
 
@@ -184,7 +184,7 @@ def test_explain_of_a_stream_with_all_options():
         trigger=("by time", "or rows"),
     )
     assert sections_of.splitlines() == [
-        "windows     SlidingEventTimeWindows.of('10 microseconds', '5 microseconds'): each row lies in 2 windows",
+        "windows     SlidingEventTimeWindows.of('10 microseconds', '5 microseconds'): each row is in 2 windows",
         "operator    aligned panes",
         "panes       5 microseconds each, 2 to a window",
         "firing      a window fires when the watermark reaches its end",
@@ -234,7 +234,7 @@ def test_explain_of_window_joins(how):
     plan = joins.Join(WindowSpec(TumblingEventTimeWindows(60)), how, (0, 0), late=False).plan()
     assert sections_of(plan)["streams"] == [
         "two, left and right, each row with the side that it is of; the smaller of their watermarks counts",
-        f"{how} join: a window keeps the rows of each side once; outputs make pairs of them",
+        f"{how} join: a window keeps the rows of each side once, and outputs build the pairs",
     ]
     assert sections_of(plan)["exchange"][-2:] == [
         "which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's",
@@ -272,7 +272,7 @@ def test_explain_of_interval_joins(lower, upper, how, between, left, right):
             "rows without event time fail the query",
         ],
         "exchange": [
-            "rows cross the shuffle, of each side the columns that results have",
+            "rows of both sides cross the shuffle, with the columns of the results",
             "3 key groups, one per state partition",
         ],
         "state": [f"rows of the left until the watermark is {left} past them, of the right {right}"],
@@ -302,7 +302,7 @@ def test_explain_of_predicate_windows(assigner, begins_and_ends, late):
         "windows": [repr(assigner)],
         "operator": ["predicates"],
         "predicates": [
-            "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
+            "rows of each key in the order of their times, when the watermark has passed them; older rows are late",
             f"a window begins with {begins_and_ends}",
         ],
         "aggregates": ["agg.count().alias('n'); counts of parts are added"],
@@ -312,12 +312,12 @@ def test_explain_of_predicate_windows(assigner, begins_and_ends, late):
             "rows without event time fail the query",
         ],
         "exchange": [
-            "values cross the shuffle with what their rows begin and end",
-            *(["whole rows cross beside them, for the late output"] if late else []),
+            "values cross the shuffle, marked if their row begins or ends a window",
+            *(["whole rows cross too, for the late output"] if late else []),
             "1 key group, one per state partition",
         ],
         "state": ["open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"],
         "outputs": ["main, late" if late else "main"],
     }
-    batch = ["none: a batch computes all windows at once; one without an end is not emitted"]
+    batch = ["none: a batch computes all windows at once, and does not emit windows without an end"]
     assert sections_of(plan, streaming=False) == {**sections, "state": batch}

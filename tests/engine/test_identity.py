@@ -26,7 +26,7 @@ def test_error_explains_key_groups_only_for_the_same_key():
     words = "The number of key groups is fixed when a checkpoint is born: .options(key_groups=4)."
     message = error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
     assert message.splitlines()[:3] == [
-        "the checkpoint c belongs to another plan. What changed (then -> now):",
+        "the checkpoint c belongs to another plan. Changes (then -> now):",
         "  key groups: 4  ->  8",
         words,
     ]
@@ -63,6 +63,6 @@ def test_saved_state_may_differ_in_changeable_parts(free):
 def test_error_shows_fixed_parts_and_how_columns_are_identified(saved, lines, by_name):
     with pytest.raises(PlanMismatchError) as error:
         check_taken_over({**PLAN.identity(), **saved}, PLAN)
-    way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/how-to/savepoints.md.)"
-    named = " Columns are known by their names: rename one back before the windows (.withColumnRenamed)." if by_name else ""
+    way = "Start with the old ones, or without saved state. (docs/how-to/savepoints.md lists the possible changes.)"
+    named = " Columns are identified by name. Rename a column back before the windows (.withColumnRenamed)." if by_name else ""
     assert str(error.value) == f"the saved state belongs to another plan (then -> now):\n{lines}{way}{named}"

@@ -292,7 +292,7 @@ def test_capabilities_give_reasons_against_firing_numbers_and_changelogs():
         "counts do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
     )
     assert operator.capabilities.no_changelog == (
-        "counts keep no results that a later one could take the place of: aligned windows and sessions of declared aggregates do"
+        "counts do not keep results that a later result could replace: aligned windows and sessions of declared aggregates do"
     )
     assert (operator.capabilities.takes_rows, operator.capabilities.evicts, operator.changeable) == (
         False,

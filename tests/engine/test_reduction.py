@@ -58,21 +58,21 @@ def test_composed_trigger_that_fires_like_a_plain_one_is_reduced_to_it(windowing
 
 
 LATE = "it drops the rows that come within the allowed lateness; .late(AfterCount.of(1)) has each fire again"
-OF_TIME = "the watermark says nothing of such windows"
+OF_TIME = "the watermark does not apply to such windows"
 
 
 @pytest.mark.parametrize(
     ("windowing", "why"),
     [
-        (spec(SOME), "AfterCount is asked row by row"),
-        (spec(AfterAll.of(SOME, AfterWatermark())), "AfterAll is asked row by row"),
+        (spec(SOME), "AfterCount runs row by row"),
+        (spec(AfterAll.of(SOME, AfterWatermark())), "AfterAll runs row by row"),
         (
             spec(Repeatedly.of(AfterAll.of(SOME, AfterWatermark()))),
-            f"{AfterAll.of(SOME, AfterWatermark())!r} is asked row by row",
+            f"{AfterAll.of(SOME, AfterWatermark())!r} runs row by row",
         ),
         (
             spec(Repeatedly.of(AfterWatermark().late(EVERY))),
-            f"{AfterWatermark().late(EVERY)!r} is asked row by row",
+            f"{AfterWatermark().late(EVERY)!r} runs row by row",
         ),
         (spec(AfterWatermark(), TumblingProcessingTimeWindows(10)), OF_TIME),
         (spec(AfterWatermark(), GLOBAL), OF_TIME),

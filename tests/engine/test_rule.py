@@ -24,7 +24,7 @@ OF_ROWS = FunctionOfRows(ReduceRows(max), harness.ROWS, harness.ROWS, max)
 BEHIND = replace(COUNT, then=applied(lambda key, window, rows: rows), results=pa.schema([]))
 
 TRIGGER = "fire once, at the watermark: leave out the trigger CountTrigger.of(3)"
-EVICTOR = "keep no elements to evict: leave out CountEvictor.of(3)"
+EVICTOR = "do not keep elements to evict. Leave out CountEvictor.of(3)"
 LATENESS = "emit no result twice: leave out allowed_lateness, and let the watermark wait longer"
 FIRINGS = "have one firing each: leave out every_firing"
 OWN = "functions of your own over rows do not run there: they compute declared aggregates (panestream.agg)"

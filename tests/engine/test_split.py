@@ -29,8 +29,8 @@ def test_results_of_parts_are_combined_by_sum_min_or_max():
 
 
 FIRES = (
-    "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or cumulating windows "
-    "of event time that fire once (default trigger, no allowed lateness); these "
+    "split_distinct combines a window when it fires in all key groups at once. It needs tumbling, sliding or cumulating windows "
+    "of event time that fire once (default trigger, no allowed lateness), but these "
 )
 
 
@@ -46,7 +46,7 @@ FIRES = (
         (
             [DISTINCT, agg.mean("v"), agg.count(), agg.first("v")],
             TEN,
-            "split_distinct cannot put the parts of agg.mean('v'), agg.first('v') together: ",
+            "split_distinct cannot combine the parts of agg.mean('v'), agg.first('v') together: ",
         ),
         ([DISTINCT], WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=1), f"{FIRES}fire again"),
         ([DISTINCT], WindowSpec(TumblingProcessingTimeWindows(10)), f"{FIRES}fire again"),

@@ -118,7 +118,9 @@ def test_query_starts_from_old_savepoint_alone(file, spark, tmp_path):
         rows.add(batch)
     more = {"savepoint": str(tmp_path / "savepoint"), "source_offsets": "job"}
     # Savepoints from before checksums existed start too, with a warning.
-    older = pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it")
+    older = pytest.warns(
+        PanestreamWarning, match="the savepoint .* does not have checksums, because an earlier panestream wrote it"
+    )
     with nullcontext() if has_checksums(file) else older:
         found = outputs_after_resuming(over(rows, query_of(file)), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
     assert found == read_json(file, "afterwards")

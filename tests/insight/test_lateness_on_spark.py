@@ -148,11 +148,11 @@ def test_rows_arrive_in_the_order_of_their_files(spark, rows, tmp_path):
 def test_missing_or_unsuitable_arguments_are_refused(spark, df):
     with pytest.raises(InvalidPlanError, match="in which order the rows arrived"):
         pst.tools.lateness(df, "ts")
-    with pytest.raises(InvalidPlanError, match="wants the column of the event time"):
+    with pytest.raises(InvalidPlanError, match="needs the column of the event time"):
         pst.tools.lateness(df, arrival="number")
     with pytest.raises(InvalidPlanError, match="batch DataFrame"):
         pst.tools.lateness("clicks", "ts", "number")
-    with pytest.raises(InvalidPlanError, match=r"are not aligned windows\. Leave the windows out"):
+    with pytest.raises(InvalidPlanError, match=r"are not aligned windows\. Without windows"):
         pst.tools.lateness(df, "ts", "number", windows=pst.EventTimeSessionWindows.with_gap("1 minute"))
     with pytest.raises(InvalidPlanError, match="nothing is late by the clock"):
         pst.tools.lateness(df, "ts", "number", windows=pst.TumblingProcessingTimeWindows.of("1 minute"))
@@ -162,7 +162,7 @@ def test_missing_or_unsuitable_arguments_are_refused(spark, df):
         pst.tools.lateness(spark.readStream.format("rate").load(), "timestamp", "value")
     none = pst.tools.lateness(df.where("ts IS NULL"), "ts", "number")
     assert (none.rows, none.invalid, none.costs, str(none).splitlines()[0]) == (0, 3, (), "No row has an event time.")
-    with pytest.raises(InvalidPlanError, match="no delay can be told"):
+    with pytest.raises(InvalidPlanError, match="do not have a delay"):
         none.delay(0.99)
 
 

@@ -54,7 +54,7 @@ def test_page_of_a_run_shows_outcome_and_pictures():
 def test_page_of_a_failed_or_stopped_run_says_so():
     text = " ".join(Page(page_of(failed().run)).text)
     assert "SinkError: <img src=x onerror=alert(2)>\\x1b[2J" in text
-    assert "No micro-batch of this run is known" in text
+    assert "This run has no known micro-batch" in text
     text = " ".join(Page(page_of(stopped().run)).text)
     assert "stopped, before its end; the same command goes on from there" in text
     assert "was not looked at, only how many were late" in text

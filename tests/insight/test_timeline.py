@@ -124,7 +124,7 @@ def test_harnesses_without_a_common_time_axis_are_refused():
     clock = WindowTestHarness(pst.TumblingProcessingTimeWindows.of("1 minute"), reduce=max, traced=True)
     clock.set_processing_time("1 second")
     clock.process_element(1)
-    with pytest.raises(InvalidPlanError, match="no time axis in common"):
+    with pytest.raises(InvalidPlanError, match="do not share a time axis"):
         pst.tools.timeline(harness(), clock)
     with pytest.raises(InvalidPlanError, match="at least one harness"):
         pst.tools.timeline()

@@ -79,7 +79,7 @@ def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, r
     shutil.move(tmp_path / "older", place / "checkpoint")
     assert run(spark, place, 8, 3) == plain
     strange = run_command(tmp_path)
-    assert (strange.exit_code, "is no file sink's folder" in strange.output) == (cli.EXIT_ERROR, True)
+    assert (strange.exit_code, "is not the folder of a file sink" in strange.output) == (cli.EXIT_ERROR, True)
 
 
 @pytest.mark.spark

@@ -45,7 +45,7 @@ def test_example_is_copied_unless_the_file_exists(tmp_path):
     copied.write_text("mine")
     result = invoke("examples", "hot_items.toml", tmp_path / "new" / "er")
     assert result.exit_code == cli.EXIT_ERROR
-    assert "is there already" in result.output
+    assert " exists. " in result.output
     assert copied.read_text() == "mine"
 
 
@@ -64,7 +64,7 @@ def test_unknown_example_or_missing_examples_are_reported(tmp_path, monkeypatch)
     monkeypatch.setattr(cli, "_PACKAGE", tmp_path / "a" / "b")
     result = invoke("examples")
     assert result.exit_code == cli.EXIT_ERROR
-    assert "this installation has no examples" in result.output
+    assert "this installation lacks the examples" in result.output
 
 
 def test_examples_in_the_package_take_precedence(tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_inspect_of_a_savepoint_equals_that_of_its_checkpoint(checkpoint, inspec
     [
         (("--key", "usr=ann"), "does not name a key column"),
         (("--key", "ann"), "the key columns are user, shop"),
-        (("--key", "user=a", "--key", "user=b"), "asked for twice"),
+        (("--key", "user=a", "--key", "user=b"), "given twice"),
         (("--window", "soon"), "'soon' is neither a time"),
         (("--batch", "7"), "has no micro-batch 7"),
         (("--conf", "spark.master"), "--conf takes NAME=VALUE"),
@@ -162,7 +162,7 @@ def test_wrong_arguments_of_inspect_are_refused(checkpoint, inspect, arguments, 
 
 
 def test_folder_without_a_checkpoint_is_refused(inspect, tmp_path):
-    assert "is no checkpoint" in inspect(tmp_path, status=2)
+    assert "is not a checkpoint" in inspect(tmp_path, status=2)
 
 
 def test_inspect_passes_settings_to_spark(checkpoint, inspect):

@@ -118,8 +118,8 @@ def test_missing_input_of_both_sides_is_reported(loaded_of, tmp_path):
     with pytest.raises(JobError) as error:
         check_paths(loaded_of(text_of()))
     assert str(error.value).splitlines() == [
-        f"{tmp_path}/job.toml:5: left.source.path: there is nothing at {tmp_path}/views",
-        f"{tmp_path}/job.toml:15: right.source.path: there is nothing at {tmp_path}/clicks",
+        f"{tmp_path}/job.toml:5: left.source.path: {tmp_path}/views does not exist",
+        f"{tmp_path}/job.toml:15: right.source.path: {tmp_path}/clicks does not exist",
     ]
 
 
@@ -132,9 +132,9 @@ def without(text, line):
     ("text", "answer"),
     [
         (text_of(right=""), "job.toml: 'right' is missing"),
-        (text_of(right="", before='[source]\npath = "in"\n'), "job.toml: 'right' is missing: [left] is of jobs of two streams, and [source] of those of one: keep one of them"),
+        (text_of(right="", before='[source]\npath = "in"\n'), "job.toml: 'right' is missing. Jobs with two streams have [left] and jobs with one have [source]: keep one of them"),
         (text_of(left="", right=""), "'left' is missing\njob.toml: 'right' is missing"),
-        (text_of(then=""), "job.toml: nothing says what becomes of the two streams: give [join], [interval_join] or a function"),
+        (text_of(then=""), "job.toml: the two streams are not joined. Give [join], [interval_join] or a function"),
         (text_of(window=""), "'window' is missing"),
         (text_of(then=JOIN.replace("[join]", '[join]\nhow = "semi"')), "join.how: 'semi' is not known; it is called 'left_semi' here"),
         (text_of(then=JOIN.replace("[join]", '[join]\nhow = "left_outer"')), "join.how: 'left_outer' is not known; it is called 'left' here"),
@@ -147,9 +147,9 @@ def without(text, line):
         (text_of(before='lower = "1 hour"\n'), "job.toml:1: lower: unknown key here; it belongs into [interval_join]"),
         (text_of(left=without(LEFT, 'key = "user"\n')), "job.toml:1: left: 'key' is missing"),
         (text_of(left=LEFT.replace('"user"', "[]", 1)), "job.toml:2: left.key: is empty: rows of two streams meet by a key"),
-        (text_of(left=LEFT.replace("[left]", "[left]\nfiring = 3")), "left.firing: unknown key here; it is of both streams: write [firing]"),
+        (text_of(left=LEFT.replace("[left]", "[left]\nfiring = 3")), "left.firing: unknown key here; it applies to both streams: write [firing]"),
         (text_of(right=RIGHT.replace('"user"', '["user", "ad"]', 1)), "right.key: has 2 columns, left.key has 1: give both as many"),
-        (text_of(right=RIGHT.replace('"user"', '"rank"', 1)), "right.key[0]: the results have a column 'rank' of their own"),
+        (text_of(right=RIGHT.replace('"user"', '"rank"', 1)), "right.key[0]: the results have a column 'rank' already"),
         (text_of(left=LEFT.replace('"user"', '"left"', 1)), "left.key[0]: the results have a column 'left' of their own"),
         (text_of(right=RIGHT.replace('"user"', '["user", "user"]', 1)), "right.key[1]: 'user' is given twice"),
         (text_of(right=RIGHT.replace("delay", "delai")), "right.watermark.delai: unknown key; did you mean 'delay'?"),
@@ -157,7 +157,7 @@ def without(text, line):
         (text_of(right=RIGHT[: RIGHT.index("[right.event_time]")]), "job.toml:11: right: 'event_time' is missing"),
         (
             text_of(right=RIGHT[: RIGHT.index("[right.event_time]")], window=COUNTED),
-            "right: has no [event_time], and the other stream has one: give it to both, or to neither",
+            "right: has no [event_time], but the other stream does. Give it to both, or to neither",
         ),
         (text_of(right=RIGHT.replace('schema = "user STRING, ad STRING, ts TIMESTAMP"\n', "")), "right.source: 'schema' is missing"),
         (text_of(before='key = "user"\n'), "job.toml:1: key: there are two streams, and each has its own: write left.key and right.key"),
@@ -177,34 +177,34 @@ def without(text, line):
             text_of(
                 left=LEFT + 'closing_after = "1 minute"\n', right=RIGHT + 'closing_after = "1 minute"\n'
             ),
-            "right.watermark.closing_after: waits for silence in a query that runs on: trigger.every = '10 seconds'",
+            "right.watermark.closing_after: needs a query that keeps running, trigger.every = '10 seconds'",
         ),
         (text_of('[right.processing_time]\ncolumn = "ts"\n'), "right.processing_time: nothing here is of processing time"),
-        (text_of('[right.processing_time]\ncolumn = "ts"\n'), "left: has no [processing_time], and the other stream has one"),
-        (text_of(before="changelog = true\n"), "changelog: is of one row for each key and window, and a join has many"),
-        (text_of('[top]\nn = 1\nby = "ad"\n'), "top: is of one row for each key and window, and a join has many"),
+        (text_of('[right.processing_time]\ncolumn = "ts"\n'), "left: has no [processing_time], but the other stream does"),
+        (text_of(before="changelog = true\n"), "changelog: needs one row for each key and window, but a join has many"),
+        (text_of('[top]\nn = 1\nby = "ad"\n'), "top: needs one row for each key and window, but a join has many"),
         (
             text_of(out='[sinks.main]\nformat = "merge"\ntable = "t"\n'),
             "sinks.main: keeps one row of each key, and [join] gives many: append them, e.g. format = 'parquet' or 'table'",
         ),
-        (text_of("[aggregate]\nn = 'count'\n"), "join: 'aggregate' says already what becomes of the rows of a window: keep one of them"),
-        (text_of(NEAR), "interval_join: 'join' says already what becomes of the rows of a window"),
-        (text_of(then=NEAR), "window: is about windows, and [interval_join] has none: leave it out"),
+        (text_of("[aggregate]\nn = 'count'\n"), "join: 'aggregate' processes the rows of a window already. Keep one of them"),
+        (text_of(NEAR), "interval_join: 'join' processes the rows of a window already"),
+        (text_of(then=NEAR), "window: is about windows, but [interval_join] does not have windows. Leave it out"),
         (text_of(then=NEAR, window="", before="allowed_lateness = '1 s'\nwith_firing = true\n"), "job.toml:1: allowed_lateness: is about windows"),
         (text_of(then=NEAR, window="", before="allowed_lateness = '1 s'\nwith_firing = true\n"), "job.toml:2: with_firing: is about windows"),
-        (text_of(then=NEAR.replace("-1", "1"), window=""), "interval_join.lower: '1 hour' is after the upper bound, '0 seconds': exchange them"),
+        (text_of(then=NEAR.replace("-1", "1"), window=""), "interval_join.lower: '1 hour' is after the upper bound, '0 seconds'. Swap them"),
         (
             text_of(then=NEAR.replace("-1 hour", "0 seconds") + "upper_exclusive = true\n", window=""),
-            "interval_join.lower: nothing lies between the bounds: include them, or move one",
+            "interval_join.lower: the interval is empty. Include its bounds, or move one",
         ),
-        (text_of("[trigger]\nfire_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
+        (text_of("[trigger]\nfire_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, but [interval_join] does not have windows"),
         (text_of(then=NEAR.replace('upper = "0 seconds"\n', ""), window=""), "interval_join: 'upper' is missing"),
         (text_of(then=NEAR, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(window=WINDOW.replace('"tumbling"', '"count"').replace('"1 hour"', "3")), "did you mean 'global', with trigger = 'count' in [firing]?"),
         (text_of(window=WINDOW.replace("tumbling", "look_back")), "window.type: looks back over one stream; of two, [interval_join]"),
         (text_of(window=WINDOW.replace("window", "windows.h")), "windows.h: rows of two streams meet in one kind of windows: write [window]"),
-        (of_tiles(sink("late_left"), then="[aggregate]\nn = 'count'\n"), "sinks.late_left: is of two streams, [left] and [right]; of one it is sinks.late"),
-        (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing: [join] is of jobs of two streams, and [source] of those of one"),
+        (of_tiles(sink("late_left"), then="[aggregate]\nn = 'count'\n"), "sinks.late_left: is for jobs with two streams, [left] and [right]. With one stream write sinks.late"),
+        (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing. Jobs with two streams have [join] and jobs with one have [source]"),
     ],
 )  # fmt: skip
 def test_mistake_in_a_join_is_reported_with_line_path_and_hint(complaint, text, answer):
@@ -218,7 +218,7 @@ def test_misspelled_section_is_not_also_reported_as_missing(complaint):
 
 
 def test_input_option_is_refused_for_two_streams(complaint, tmp_path):
-    assert "job.toml: --input is for jobs of one source" in complaint(text_of(), input=tmp_path)
+    assert "job.toml: --input is for jobs with one source" in complaint(text_of(), input=tmp_path)
 
 
 def test_output_option_moves_all_outputs_of_a_join(loaded_of, tmp_path):
@@ -251,20 +251,20 @@ def test_job_file_can_write_tiles(loaded_of):
     [
         (of_tiles(then="[panes]\n"), "panes: is empty: give at least one"),
         (of_tiles(then="[panes]\nn = 'cuont'\n"), "panes.n.function: 'cuont' is not known; did you mean 'count'?"),
-        (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' says already what becomes of the rows of a window"),
+        (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' processes the rows of a window already"),
         (
             of_tiles(window='[window]\ntype = "session"\ngap = "1 hour"\n'),
-            "window.type: tiles are of slices of event time: tumbling windows",
+            "window.type: tiles need slices of event time: tumbling or calendar windows",
         ),
-        (of_tiles(window=WINDOW + 'time = "processing"\n'), "window.type: tiles are of slices of event time"),
+        (of_tiles(window=WINDOW + 'time = "processing"\n'), "window.type: tiles need slices of event time"),
         (
             of_tiles(window='[window]\ntype = "calendar_days"\nzone = "UTC"\nsize = 7\nslide = 1\n'),
             "window.slide: tiles do not overlap: leave it out",
         ),
         (of_tiles(window=WINDOW.replace("window", "windows.h")), "windows: the slices of one kind are enough for tiles"),
-        (of_tiles("[firing]\ntrigger = 'count'\ncount = 1\n"), "firing: a tile goes out when its slice is over"),
-        (of_tiles("[top]\nn = 1\nby = 'n'\n"), "top: is of results, and a tile holds what aggregates keep"),
-        (of_tiles(before="every_firing = true\n"), "every_firing: is of results, and a tile holds what aggregates keep"),
+        (of_tiles("[firing]\ntrigger = 'count'\ncount = 1\n"), "firing: a tile is emitted when its slice ends"),
+        (of_tiles("[top]\nn = 1\nby = 'n'\n"), "top: is about results, but tiles hold partial aggregates"),
+        (of_tiles(before="every_firing = true\n"), "every_firing: is about results, but tiles hold partial aggregates"),
         (of_tiles().replace('key = "user"', 'key = "tile"'), "key[0]: the results have a column 'tile' of their own"),
     ],
 )

@@ -59,7 +59,7 @@ def test_job_file_can_read_and_write_kafka(load):
         ),
         (
             [('topics = ["clicks"]', 'topics = ["clicks-.*"]\npartitions = 4')],
-            "source.kafka.partitions: is of topics that are named: a pattern names none",
+            "source.kafka.partitions: is for named topics, not for a pattern",
         ),
         ([('topics = ["clicks"]', 'topics = ["clicks"]\npartitions = 0')], "source.kafka.partitions"),
         ([('servers = "localhost:9092"\ntopic = "hot-items"', 'topic = "hot-items"')], "sinks.main: 'servers' is missing"),

@@ -26,7 +26,7 @@ def test_firing_at_the_end_of_a_run_becomes_part_of_the_trigger(job_of):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (text_of(MINUTE, time=CLOSING), "closing_after: waits for silence in a query that runs on: trigger.every"),
+        (text_of(MINUTE, time=CLOSING), "closing_after: needs a query that keeps running, trigger.every"),
         (text_of(MINUTE, after=EVERY + "fire_at_end = true\n"), "trigger.fire_at_end: 'every' runs without end"),
         (text_of(MINUTE, before="mode = 'batch'\n", after=AT_END), "fire_at_end: a batch closes all windows at its end"),
         (
@@ -39,7 +39,7 @@ def test_firing_at_the_end_of_a_run_becomes_part_of_the_trigger(job_of):
                 time=CLOSING.replace("delay = '5 seconds'", "").replace('delay = "5 seconds"', "strategy = 'none'"),
                 after=EVERY,
             ),
-            "watermark.closing_after: moves the watermark, and strategy 'none' makes none",
+            "watermark.closing_after: moves the watermark, but strategy 'none' does not have one",
         ),
     ],
     ids=["a run that ends", "a run without end", "a batch", "microseconds", "no watermarks"],

@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -100,6 +101,10 @@ EVERY = "[trigger]\nevery = '1 second'\n"
             PredicateWindows.of(start="item = 'in'", end="item = 'out'", gap="1 h"),
         ),
         ("type = 'look_back'\nsize = '1 hour'\nfollowing = '1 minute'", LookBackWindows.of("1 hour", "1 minute")),
+        (
+            "type = 'rolling'\nstep = '1 minute'\nlengths = { 1h = '1 hour', ever = 'all time' }",
+            RollingWindows.of({"1h": "1 hour", "ever": None}, every="1 minute"),
+        ),
         ("type = 'tumbling'\nsize = '1 s'\ntime = 'processing'", TumblingProcessingTimeWindows.of("1 s")),
         ("type = 'sliding'\nsize = '2 s'\nslide = '1 s'\ntime = 'processing'", SlidingProcessingTimeWindows.of("2 s", "1 s")),
         (
@@ -321,7 +326,7 @@ SESSION = "[window]\ntype = 'session'\n"
             text_of(SESSION + "gap = '1 s'\ntime = 'processing'\nclosed_by = 'a'\n", after=EVERY),
             "window.closed_by: is for sessions of event time",
         ),
-        (text_of(TUMBLING, before="keep = ['item']\n"), "keep: is for look-backs, whose results are of rows"),
+        (text_of(TUMBLING, before="keep = ['item']\n"), "keep: is for look-backs, whose results belong to rows"),
         (
             text_of("[windows.a]\ntype = 'look_back'\nsize = '1 h'\n[windows.b]\ntype = 'tumbling'\nsize = '1 h'\n"),
             "windows.a.type: several windows share their panes",
@@ -364,7 +369,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of("[window]\ntype = 'global'\n", time=""),
-            "window.type: a global window never fires by itself: say when in [firing]",
+            "window.type: a global window never fires by itself. Set a trigger in [firing]",
         ),
         (
             text_of(TUMBLING + "[windows.a]\ntype = 'tumbling'\nsize = '1 h'\n"),
@@ -399,13 +404,13 @@ SESSION = "[window]\ntype = 'session'\n"
         (text_of(TUMBLING, before="changelog = 'yes'\n"), "job.toml:2: changelog: must be true or false"),
         (
             text_of(TUMBLING, before="changelog = true\n", after="[top]\nn = 1\nby = 'n'\n"),
-            "job.toml:2: changelog: does not go with [top]: a window's top is all there is of it",
+            "job.toml:2: changelog: cannot be combined with [top]: a top replaces the other results of its window",
         ),
         (
             text_of(TUMBLING + "changelog = true\n"),
             "window.changelog: is a key of the whole job: write changelog before the first",
         ),
-        (text_of(TUMBLING + "trigger = 'count'\n"), "window.trigger: belongs into a section of its own, [firing]"),
+        (text_of(TUMBLING + "trigger = 'count'\n"), "window.trigger: belongs in the section [firing]"),
         (text_of(TUMBLING + "[firing]\ntrigger = 'counts'\n"), "firing.trigger: 'counts' is not known; did you mean 'count'"),
         (
             text_of(TUMBLING + "[firing]\ntrigger = 'count'\n"),
@@ -421,7 +426,7 @@ SESSION = "[window]\ntype = 'session'\n"
                 time="",
                 after="[trigger]\navailable_now = true\n",
             ),
-            "job.toml:15: trigger: windows that wait for the clock keep a query running: say how often, every = '1 second'",
+            "job.toml:15: trigger: windows that wait for the clock keep a query running. Set every = '1 second'",
         ),
         (
             text_of(TUMBLING, time=TIME + "[processing_time]\ncolumn = 'ts'\n"),
@@ -454,7 +459,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(TUMBLING, compute=COUNT + "[process]\nfunction = 'a:b'\nschema = 'n INT'\n"),
-            "process: 'aggregate' says already what",
+            "process: 'aggregate' processes the rows of a window already",
         ),
         (text_of(TUMBLING, compute="[process]\nfunction = 'a:b'\n"), "job.toml:13: process: 'schema' is missing"),
         *(
@@ -544,7 +549,7 @@ def test_function_is_loaded_from_a_package_or_the_python_path(load_function, tmp
             "there is no module 'visits_of_a_tset' in {folder}, nor on PYTHONPATH; did you mean 'visits_of_a_test'?",
         ),
         ("visits_of_a_test:item", "visits_of_a_test has no 'item'; did you mean 'items'"),
-        ("visits_of_a_test:number", "visits_of_a_test:number is no function, but 5"),
+        ("visits_of_a_test:number", "visits_of_a_test:number is not a function, but 5"),
         ("visits_of_a_test:Needy", "visits_of_a_test:Needy() fails, and a class must be made without arguments: TypeError: "),
     ],
 )
@@ -560,7 +565,7 @@ def test_missing_function_is_reported(load_function, tmp_path, function, answer)
         ("broken_of_a_test", "1 / 0\n", "importing broken_of_a_test fails: ZeroDivisionError: division by zero"),
         ("exits_of_a_test", "raise SystemExit(3)\n", "importing exits_of_a_test fails: SystemExit: 3"),
         ("wants_of_a_test", "import nothing_like_that\n", "importing wants_of_a_test fails: No module named 'nothing_like_that'"),
-        ("json", "", "json.py beside the job file has the name of a module that is loaded already, from "),
+        ("json", "", "json.py next to the job file has the name of a loaded module, "),
     ],
 )
 def test_module_that_cannot_be_imported_is_reported(load_function, module, text, answer):

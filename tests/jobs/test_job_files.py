@@ -168,6 +168,7 @@ def test_every_aggregate_of_the_library_can_be_used_in_job_files():
     of_the_library = {name for name in aggregates.__all__ if name.islower()}
     assert of_the_library - set(FUNCTIONS) == {"user"}  # takes a Python object
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
+    given |= {"other": "quantity", "half_life": "1 hour", "between": "linear", "lg_k": 8}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
         every = aggregate_section(function=function, **{name: given[name] for name in takes})
@@ -315,7 +316,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
-            "job.toml:6: source.schema: format 'iceberg' takes no 'schema': the table says its columns",
+            "job.toml:6: source.schema: format 'iceberg' does not support 'schema': the table defines its columns",
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
@@ -328,7 +329,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         (changed_job('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
         (
             changed_job('"csv"', '"table"'),
-            "job.toml:5: source.path: format 'table' takes no 'path': a table of the catalog has a name",
+            "job.toml:5: source.path: format 'table' does not support 'path': name a table of the catalog",
         ),
         (
             job_with("source", "table = 't'"),
@@ -336,7 +337,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
-            "job.toml:6: source.options: Iceberg takes no 'maxFilesPerTrigger': write files_per_batch",
+            "job.toml:6: source.options: Iceberg does not support 'maxFilesPerTrigger': write files_per_batch",
         ),
         (
             changed_job(
@@ -390,7 +391,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
-            "job.toml:13: watermark.strategy: 'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning",
+            "job.toml:13: watermark.strategy: strategy 'none' does not have watermarks: leave out 'per_partition' and 'idleness'",
         ),
         (
             changed_job('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
@@ -403,14 +404,17 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"sliding"', '"tumbling"'),
-            "job.toml:18: window.slide: a tumbling window has no slide; did you mean type = 'sliding'?",
+            "job.toml:18: window.slide: a tumbling window does not have a slide; did you mean type = 'sliding'?",
         ),
         (changed_job('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
         (
             job_with("window", 'offset = "10 minutes"'),
             "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
         ),
-        (changed_job('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
+        (
+            changed_job('"count"', '"cont"'),
+            "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count' or 'count_if'?",
+        ),
         (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: function 'sum' needs it"),
         (
             changed_job('"count"', '"count"\nk = 3'),
@@ -431,7 +435,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"views"', '"item_id"'),
-            "job.toml:20: aggregate: the output has a column 'item_id' of its own; give the aggregate another 'alias'",
+            "job.toml:20: aggregate: the output has a column 'item_id' already. Give the aggregate another 'alias'",
         ),
         (
             changed_job('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
@@ -477,36 +481,36 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         (
             changed_job('"out/main"', '"clicks/out"'),
             (
-                "job.toml:24: sinks.main: lies in what source reads (clicks): the job would read what it writes. "
+                "job.toml:24: sinks.main: is inside of the input of source (clicks), so the job would read its own output. "
                 "Put them side by side"
             ),
         ),
         (
             changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
             (
-                "job.toml:24: sinks.main: is a folder in which source lies (out/in/*.csv): whoever reads the one would find the "
-                "other's files. Put them side by side"
+                "job.toml:24: sinks.main: is a folder that contains source (out/in/*.csv): readers of one would find files of the other. "
+                "Put them side by side"
             ),
         ),
         (
             changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
             (
-                "job.toml:24: sinks.main: is a folder in which source lies (out/*.csv): whoever reads the one would find the "
-                "other's files. Put them side by side"
+                "job.toml:24: sinks.main: is a folder that contains source (out/*.csv): readers of one would find files of the other. "
+                "Put them side by side"
             ),
         ),
         (
             'checkpoint = "clicks/state"\n' + JOB,
             (
-                "job.toml:1: checkpoint: lies in what source reads (clicks): the job would read what it writes. "
+                "job.toml:1: checkpoint: is inside of the input of source (clicks), so the job would read its own output. "
                 "Put them side by side"
             ),
         ),
         (
             JOB + "[sinks.late]\nformat = 'json'\npath = 'out/main/late'\n",
             (
-                "job.toml:27: sinks.late: and sinks.main lie one inside the other: whoever reads the outer folder would find the inner "
-                "one's files. Put them side by side"
+                "job.toml:27: sinks.late: and sinks.main are nested: readers of the outer folder would find files of the inner folder. "
+                "Put them side by side"
             ),
         ),
         (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
@@ -517,7 +521,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             JOB + "[trigger]\navailable_now = false\n",
-            "job.toml:28: trigger.available_now: without it, say how often: every = '10 seconds'",
+            "job.toml:28: trigger.available_now: without it, set every = '10 seconds'",
         ),
         (JOB + "[spark]\nsql.x = [1]\n", "job.toml:28: spark.sql.x: must be a string, a number or a boolean, not an array: [1]"),
         (
@@ -526,9 +530,9 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             JOB + "[metrics]\naddress = '::'\n",
-            "job.toml:27: metrics: is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'",
+            "job.toml:27: metrics: is empty. Give port = 9464 for Prometheus, or json_lines = 'a file'",
         ),
-        (JOB + "[metrics]\nport = 65536\n", "job.toml:28: metrics.port: there is no port 65536: they end at 65535"),
+        (JOB + "[metrics]\nport = 65536\n", "job.toml:28: metrics.port: 65536 is too large for a port, the largest is 65535"),
         (
             JOB + "[metrics]\njson_lines = 's3://b/m'\n",
             "job.toml:28: metrics.json_lines: must be a file of this machine, not s3://b/m",
@@ -557,7 +561,9 @@ def test_empty_job_file_reports_required_sections(complaint):
 
 def test_output_option_needs_a_sink_that_writes_files(complaint):
     text = changed_job('"parquet"\npath = "out/main"', '"console"')
-    assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
+    assert complaint(text, output=Path("o")) == [
+        "job.toml: --output is for sinks that write files, but this job does not have any"
+    ]
 
 
 def test_yaml_gives_the_same_job_as_toml(job_of):
@@ -575,7 +581,7 @@ def test_yaml_gives_the_same_job_as_toml(job_of):
         ("key: [a,\n  5]\n", "job.yml:2: key[1]: must be a string, not an integer: 5"),
         (
             "aggregate:\n- function: count\n- function: cuont\n",
-            "job.yml:3: aggregate[1].function: 'cuont' is not known; did you mean 'count'?",
+            "job.yml:3: aggregate[1].function: 'cuont' is not known; did you mean 'count' or 'count_if'?",
         ),
         ("mode: batch\nmode: stream\n", "job.yml:2: 'mode' is given twice"),
         ("a: &x [1]\nb: *x\n", "job.yml:2: aliases (*x) are not supported in job files"),
@@ -652,7 +658,7 @@ def test_file_that_breaks_the_parser_is_refused_with_its_line(complaint, suffix,
 def test_only_the_first_hundred_problems_are_shown(complaint):
     lines = complaint(JOB + "".join(f"a{place} = 1\n" for place in range(1000)))
     assert len(lines) == 101
-    assert lines[-1] == "job.toml: more than 100 problems, the rest is not shown"
+    assert lines[-1] == "job.toml: more than 100 problems, of which these are the first"
 
 
 def test_calls_to_read_a_file_grow_linearly():

@@ -263,4 +263,4 @@ def test_job_with_a_new_aggregate_starts_from_a_savepoint(panestream, trips, spa
     assert [(row["cab"], row["trips"], row["miles"]) for row in rows] == [(2, 2, 7.0)]
     in_vain = panestream("run", trips, "--allow-incomplete", "--output", tmp_path / "third")
     assert in_vain.exit_code == cli.EXIT_ERROR
-    assert "--allow-incomplete says something of a savepoint: give --savepoint, too" in in_vain.output
+    assert "--allow-incomplete needs --savepoint" in in_vain.output

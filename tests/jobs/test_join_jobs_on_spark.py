@@ -191,11 +191,11 @@ def test_tiles_of_a_job_can_be_combined_to_windows(run_job, spark, tmp_path, mod
     [
         (
             LEFT + RIGHT + WINDOW + "[join]\n" + OUT,
-            "join: a column of each stream would be called 'second' in the results: tell them apart, right_suffix = '_right', or rename one by source.select",
+            "join: a column of each stream would be called 'second' in the results. Distinguish them with right_suffix = '_right', or rename one by source.select",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "length(who) AS user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,
-            "of the right one is int: cast to a type that has the values of both, on the right key = 'cast(user AS string) AS user'",
+            "of the right one is int: cast both to a common type, on the right key = 'cast(user AS string) AS user'",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,

@@ -32,4 +32,4 @@ def test_savepoint_command_prints_what_it_saved(spark, tmp_path, run_command):
     again = run_command(tmp_path / "checkpoint", tmp_path / "saved")
     assert (again.exit_code, "holds a savepoint already" in again.output) == (cli.EXIT_ERROR, True)
     none = run_command(tmp_path / "saved", tmp_path / "other")
-    assert (none.exit_code, "is a savepoint, and no checkpoint" in none.output) == (cli.EXIT_ERROR, True)
+    assert (none.exit_code, "is a savepoint, not a checkpoint" in none.output) == (cli.EXIT_ERROR, True)

@@ -81,10 +81,10 @@ def test_why_explains_an_open_window(ask, checkpoint):
 def test_why_refuses_a_partial_key_or_a_missing_checkpoint(ask, checkpoint, tmp_path):
     assert "--key shop=VALUE is missing" in ask(checkpoint, "--key", "user=ann", "--time", "2026-01-01", status=2)
     assert "does not name a key column" in ask(checkpoint, "--key", "ann", "--time", "2026-01-01", status=2)
-    assert "there is nothing" in ask(tmp_path / "none", "--time", "2026-01-01", status=2)
+    assert "it does not exist" in ask(tmp_path / "none", "--time", "2026-01-01", status=2)
 
 
 def test_arguments_of_why_are_checked_before_spark_starts():
     assert "one of both" in invoked("anywhere", status=2)
     assert "one of both" in invoked("anywhere", "--time", "2026-01-01", "--window", "2026-01-01", status=2)
-    assert "--time 'noon' is no time as 2026-01-31T10:00" in invoked("anywhere", "--time", "noon", status=2)
+    assert "--time 'noon' is not a time such as 2026-01-31T10:00" in invoked("anywhere", "--time", "noon", status=2)

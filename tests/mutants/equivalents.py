@@ -85,9 +85,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/look_back/operator.py:LookBackOperator._history_of: comparison: sum((span.rows for span in spans)) > _MANY_FOR_EACH * rows.num_rows -> sum((span.rows for span in spans)) >= _MANY_FOR_EACH * rows.num_rows": (
         "It decides whether partials of other keys are left out before they are sorted, or take part and are asked for by no row."
     ),
-    "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
-        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
-    ),
     "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
         "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."
     ),
@@ -203,9 +200,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/as_of.py:_ByRows.results: comparison: panes.starts_of(first) < begins -> panes.starts_of(first) <= begins": (
         "Of a window that begins with a slice that slice is then counted row by row: its rows are at hand, as those of every slice that windows begin in."
     ),
-    "engine/tiles/as_of.py:_ByRows.results: comparison: slices.starts_of(first) < begins -> slices.starts_of(first) <= begins": (
-        "Of a window that begins with a slice that slice is then counted row by row: its rows are at hand, as those of every slice that windows begin in."
-    ),
     "engine/tiles/as_of.py:_Tree.cover: constant: 0 -> 1 (3)": ("A slice of no rows, wherever it begins, has none."),
     "engine/tiles/as_of.py:_Tree.cover: constant: 1000 -> 1001": (
         "It puts what was taken on the right behind what was taken on the left: any number does that is above all levels."
@@ -230,9 +224,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
-    ),
-    "spark/sinks/table_formats/iceberg_history.py:_whole: constant: 0 -> 1": (
-        "A part that is alone has the type of the whole already, so it fits."
     ),
     "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (
         "A step of two days over days off goes too far by one at most, and the search goes back by it."

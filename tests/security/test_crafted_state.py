@@ -71,7 +71,7 @@ def test_unpickling_the_crafted_object_runs_code():
 
 
 def test_pickle_in_a_page_is_refused():
-    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs its code"):
         ColumnReader(pickled_column()).values("contents")
 
 
@@ -84,13 +84,13 @@ def test_pickle_nested_in_another_type_is_refused(kind):
         "list": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), blob),
         "union": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [blob]),
     }
-    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs its code"):
         Codec().decode(arrays[kind[0]], kind)
 
 
 def test_pickle_in_the_text_of_a_savepoint_is_refused():
     text = json.dumps({"$columns": base64.b64encode(pickled_column()).decode()})
-    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs its code"):
         ValueTexts(Codec()).read([text])
 
 

@@ -106,7 +106,7 @@ def test_prepared_query_refuses_columns_bound_to_a_data_frame(spark):
     def bound(rows):
         return keyed(rows).window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.sum(rows.price + 1).alias("n"))
 
-    with pytest.raises(InvalidPlanError, match=r"Column of the DataFrame that it is given.*F\.col"):
+    with pytest.raises(InvalidPlanError, match=r"Column of its argument.*F\.col"):
         pst.prepare(bound, SCHEMA)
     with pytest.raises(InvalidPlanError, match="build must return"):
         pst.prepare(lambda rows: rows, SCHEMA)
@@ -199,12 +199,12 @@ def test_wrong_use_of_a_prepared_query_is_refused(spark, tmp_path):
     wrong = [
         (
             lambda: pst.prepare(lambda rows: declared(rows.where("price > 0")), SCHEMA),
-            "begins with another DataFrame than it is given",
+            "starts with another DataFrame than its argument",
         ),
-        (lambda: pst.prepare(lambda rows, other: joined(rows, other.where("ad <> ''")), SCHEMA, OTHER), "begins with another"),
+        (lambda: pst.prepare(lambda rows, other: joined(rows, other.where("ad <> ''")), SCHEMA, OTHER), "starts with another"),
         (
             lambda: pst.prepare(lambda rows, other: declared(rows), SCHEMA, OTHER),
-            "2 schemas were given, and build makes no use of some",
+            "2 schemas were given, but build does not use all of them",
         ),
         (lambda: pst.prepare(joined, SCHEMA, OTHER).main(rows), "prepared for 2 DataFrames, and is applied to one DataFrame"),
         (lambda: pst.prepare(declared, SCHEMA).main(rows, others), "prepared for one DataFrame, and is applied to 2 DataFrames"),
@@ -224,5 +224,5 @@ def test_wrong_use_of_a_prepared_query_is_refused(spark, tmp_path):
             .pairs(suffixes=("", "_view"))
         )
 
-    with pytest.raises(InvalidPlanError, match=r"Column of the DataFrame that it is given.*F\.col"):
+    with pytest.raises(InvalidPlanError, match=r"Column of its argument.*F\.col"):
         pst.prepare(bound, SCHEMA, OTHER)

@@ -103,7 +103,7 @@ def test_columns_as_processing_time_and_session_gap(df):
     rows = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait"), "seconds"))
     rows.apply(lambda key, window, rows: [len(rows)], "n int")
     made = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait") * 2, "seconds"))
-    with pytest.raises(InvalidPlanError, match="must be a column of them"):
+    with pytest.raises(InvalidPlanError, match="must be a column"):
         made.apply(lambda key, window, rows: [len(rows)], "n int")
 
 
@@ -140,9 +140,9 @@ def test_column_of_another_data_frame_is_refused(df, spark, build):
 
 
 def test_missing_column_is_refused_with_a_suggestion(df):
-    with pytest.raises(InvalidPlanError, match="'prize' is no Column over these columns; did you mean 'price'"):
+    with pytest.raises(InvalidPlanError, match="'prize' is not a Column over these columns; did you mean 'price'"):
         windowed(df).aggregate(agg.sum(F.col("prize")))
-    with pytest.raises(InvalidPlanError, match="is no Column over these columns"):
+    with pytest.raises(InvalidPlanError, match="is not a Column over these columns"):
         windowed(df).aggregate(agg.count(F.col("*")))
 
 
@@ -181,8 +181,8 @@ def test_spark_aggregate_becomes_the_aggregate_of_panestream(by_user, function, 
         (lambda: F.approx_count_distinct("price", 0.01), "agg.approx_count_distinct(...) around the same Column"),
         (lambda: F.percentile_approx("price", 0.9), "agg.approx_quantile('price', 0.9)"),
         (lambda: F.percentile_approx("price", [0.5, 0.9]), "agg.approx_quantiles('price', [0.5, 0.9])"),
-        (lambda: F.percentile("price", 0.9), "agg.approx_quantile('price', 0.9"),
-        (lambda: F.collect_set("price"), "there is no agg.collect_set; did you mean agg.collect_list?"),
+        (lambda: F.percentile("price", 0.9, 2), "agg.percentile('price', 0.9"),
+        (lambda: F.stddev_pop("price"), "there is no agg.stddev_pop; did you mean agg.stddev?"),
         (lambda: F.coalesce(F.sum("price"), F.lit(0)), "compute on its results"),
     ],
 )

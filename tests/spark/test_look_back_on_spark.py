@@ -123,7 +123,7 @@ def test_unsupported_options_of_look_backs_are_refused(clicks):
         (lambda: windowed.aggregate(agg.count().alias("ID")), "cannot be named 'ID'"),
         (lambda: windowed.keep("no").aggregate(agg.count()), "there is no column 'no'"),
         (lambda: windowed.keep(1).aggregate(agg.count()), "the names of columns"),
-        (lambda: windowed.aggregate(agg.count()).top(3, by="count"), "each row has one of its own"),
+        (lambda: windowed.aggregate(agg.count()).top(3, by="count"), "each row has its own window"),
         (lambda: windowed.aggregate(agg.count()).with_firing(), "each row has one result"),
         (lambda: windowed.aggregate(agg.count()).changelog(), "each row has one result"),
         (lambda: windowed.aggregate(agg.count()).trace(), "runs on columns only"),

@@ -129,7 +129,7 @@ def test_keys_that_are_not_a_list_of_names_are_refused(keys):
     with pytest.raises(SinkError) as error:
         check_keys(keys, "a MergeSink")
     advice = ": write ['user']" if keys == "user" else ""
-    assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}{advice}"
+    assert str(error.value) == f"a MergeSink needs the names of the key columns as a list, got {keys!r}{advice}"
 
 
 def test_first_key_that_is_not_a_column_is_named():

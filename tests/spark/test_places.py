@@ -109,7 +109,7 @@ def test_hidden_names_are_those_that_spark_skips():
     assert [is_hidden(name) for name in ("_a", ".a", "a_", "a.b", "")] == [True, True, False, False, False]
 
 
-NESTED = "whoever reads the outer folder would find the inner one's files. Put them side by side"
+NESTED = "readers of the outer folder would find files of the inner folder. Put them side by side"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ NESTED = "whoever reads the outer folder would find the inner one's files. Put t
             None,
             (
                 "the outputs 'main' and 'late' have one place, file:/out: each would replace or hide the other's rows. "
-                "Give each a place of its own"
+                "Give each output its own place"
             ),
         ),
         (

@@ -149,7 +149,7 @@ def test_keyboard_interrupt_becomes_an_ordinary_error_for_java(monkeypatch):
     writer, operated = writer_of(monkeypatch, steps)
     with pytest.raises(OperatorError) as raised:
         writer(operated, 3)
-    assert str(raised.value) == "micro-batch 3 was broken off: KeyboardInterrupt: now"
+    assert str(raised.value) == "micro-batch 3 failed: KeyboardInterrupt: now"
     assert raised.value.__suppress_context__
     assert writer.failure == [raised.value]
     assert steps.done[-1] == "unpersist"

@@ -450,7 +450,7 @@ def test_main_of_a_stream_has_timers_only_for_processing_time_windows(spark, tmp
 def test_wrong_call_on_the_row_operator_is_refused_with_advice(spark, tmp_path):
     df = spark.createDataFrame([row("ann", 1, 1)], SCHEMA)
     windows = keyed(df).window(tens())
-    with pytest.raises(InvalidPlanError, match="trigger wants a trigger such as"):
+    with pytest.raises(InvalidPlanError, match="trigger needs a trigger such as"):
         windows.trigger(pst.CountTrigger)
     with pytest.raises(InvalidPlanError, match="an object, not the class itself"):
         windows.process(pst.ProcessWindowFunction, "n int")
@@ -460,7 +460,7 @@ def test_wrong_call_on_the_row_operator_is_refused_with_advice(spark, tmp_path):
         windows.aggregate_with(Mean())
     with pytest.raises(InvalidPlanError, match=r"write \.aggregate\(agg\.count\(\)\)"):
         windows.aggregate_with(pst.agg.count(), "n bigint")
-    with pytest.raises(InvalidPlanError, match="outputs have it anyway"):
+    with pytest.raises(InvalidPlanError, match="outputs have already"):
         windows.apply(lambda key, window, rows: [len(rows)], "user string, n int")
     with pytest.raises(InvalidPlanError, match="needs merge"):
         keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate_with(Mean(), schema="mean double")

@@ -65,7 +65,7 @@ def test_late_rows_without_an_output_are_counted_and_warned_of_once(spark, tmp_p
     with pytest.warns(PanestreamWarning) as warned:
         query = run(result, tmp_path / "checkpoint", main=pst.MemorySink(), on_progress=seen.append)
     (text,) = [str(warning.message) for warning in warned if warning.category is PanestreamWarning]
-    assert text.startswith("micro-batch 1 dropped 2 late rows, behind the watermark: keep them with .side_output_late_data")
+    assert text.startswith("micro-batch 1 dropped 2 late rows: keep them with .side_output_late_data")
     assert [step.late_rows for step in seen] == [0, 2, 1]
     assert [counters(step) for step in query.recent_progress] == [counters(step) for step in seen]
     assert [step["observedMetrics"]["panestream"].late_rows for step in query.query.recentProgress] == [0, 2, 1]

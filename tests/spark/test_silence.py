@@ -141,7 +141,7 @@ def test_silence_closes_windows_by_processing_time_and_after_a_restart(clicks, t
     _, late, query = start()
     until(lambda: late.rows, query)
     assert [(row.user, row.ts.second) for row in late.rows] == [("ann", 29)]
-    with pytest.raises(CheckpointError, match="begun by a query that the clock wakes"):
+    with pytest.raises(CheckpointError, match="belongs to a query with processing-time timers"):
         windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), late=pst.MemorySink())
 
 

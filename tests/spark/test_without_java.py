@@ -67,7 +67,7 @@ def test_out_of_memory_error_of_java_gives_advice(part):
     context = of_operator(7) if part == "operator" else of_sink("late", ConsoleSink(), 7)
     with (
         pytest.raises(
-            (OperatorError, SinkError), match=r"in micro-batch 7: Java ran out of memory: .*maxRecordsPerBatch"
+            (OperatorError, SinkError), match=r"in micro-batch 7: Java ran out of memory. .*maxRecordsPerBatch"
         ) as caught,
         context,
     ):
@@ -90,7 +90,7 @@ def test_state_that_spark_cannot_load_gives_advice_and_its_cause():
     ("deep", "advice"),
     [
         ("Caused by: java.io.IOException: No space left on device", "a disk is full: .*start the query again"),
-        ("Caused by: org.apache.spark.SparkException: Python worker failed to connect back.", "PYSPARK_PYTHON must name"),
+        ("Caused by: org.apache.spark.SparkException: Python worker failed to connect back.", "PYSPARK_PYTHON must be on"),
     ],
 )
 def test_known_cause_deep_in_an_error_gives_advice(deep, advice):

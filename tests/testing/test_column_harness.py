@@ -97,5 +97,5 @@ def test_column_harness_refuses_unsupported_windows_and_columns():
         ColumnTestHarness(pst.LookBackWindows(5), aggregate=agg.sum("w"), columns={"v": "int64"})
     with pytest.raises(InvalidPlanError, match="no column 'x'"):
         looking_back().process_element({"x": 1}, 1)
-    with pytest.raises(InvalidPlanError, match="wants declared aggregates"):
+    with pytest.raises(InvalidPlanError, match="needs declared aggregates"):
         ColumnTestHarness(pst.LookBackWindows(5), aggregate=[], columns={"v": "int64"})

@@ -190,9 +190,9 @@ def test_functions_get_rows_as_on_spark():
         ({"aggregate": "count"}, "one or several of pst.agg"),
         ({"aggregate": []}, "one or several of pst.agg"),
         ({"reduce": max, "trigger": pst.CountTrigger}, "not the class itself"),
-        ({"reduce": max, "columns": {"price": "bigint"}}, "columns wants types of Arrow's.* its BIGINT int64"),
-        ({"reduce": max, "columns": "price double"}, "columns wants names and types"),
-        ({"reduce": max, "columns": ["price"]}, "columns wants names and types"),
+        ({"reduce": max, "columns": {"price": "bigint"}}, "columns needs types of Arrow's.* its BIGINT int64"),
+        ({"reduce": max, "columns": "price double"}, "columns needs names and types"),
+        ({"reduce": max, "columns": ["price"]}, "columns needs names and types"),
         ({"reduce": max, "allowed_lateness": True}, "allowed lateness is True"),
     ],
 )
@@ -300,10 +300,10 @@ def test_watermark_strategy_per_partition_needs_the_partition_column():
 
 
 def test_end_of_micro_batch_needs_a_watermark_strategy():
-    with pytest.raises(InvalidPlanError, match="no strategy that moves the watermark"):
+    with pytest.raises(InvalidPlanError, match="lacks a strategy that moves the watermark"):
         WindowTestHarness(MINUTE, reduce=max).end_micro_batch("1 second")
     generated = pst.WatermarkStrategy.for_generator(lambda: None)
-    with pytest.raises(InvalidPlanError, match="without a generator of yours"):
+    with pytest.raises(InvalidPlanError, match="without a user-defined generator"):
         WindowTestHarness(MINUTE, reduce=max, watermark_strategy=generated)
 
 

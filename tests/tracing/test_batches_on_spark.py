@@ -48,7 +48,7 @@ def test_trace_of_one_key_reads_only_its_rows(orders):
     result = windowed(orders).apply(lambda key, window, rows: [len(rows)], "n bigint")
     assert {element.key for element in result.trace(key="bob", most_rows=1).elements} == {"bob"}
     assert [element.value.price for element in result.trace(key=None).elements] == [7]
-    with pytest.raises(InvalidPlanError, match=r"more than 3 rows of the key 'ann', too many to trace: ask for"):
+    with pytest.raises(InvalidPlanError, match=r"more than 3 rows of the key 'ann', too many to trace. Choose"):
         result.trace(key="ann", most_rows=3)
     with pytest.raises(InvalidPlanError, match="more than 5 rows, too many to trace"):
         result.trace(most_rows=5)
@@ -66,12 +66,14 @@ def test_trace_of_a_batch_in_micro_batches_has_late_rows(orders):
     assert not trace.missing
     whole = result.trace()
     assert not whole.late
-    assert "Whether a row was late in a stream: here all came as one batch" in str(pst.tools.why(whole, row={"price": 5}))
+    assert "It is unknown if a row was late in a stream: here all rows came as one batch" in str(
+        pst.tools.why(whole, row={"price": 5})
+    )
     source = result.windowed.keyed.source
     unordered = replace(
         result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=replace(source, order=())))
     )
-    assert "no .arrival_order(...) is named" in str(pst.tools.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
+    assert "the query lacks .arrival_order(...)" in str(pst.tools.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
     with pytest.raises(InvalidPlanError, match="leave out key=, or rows_per_batch="):
         result.trace(key="ann", rows_per_batch=2)
 
@@ -80,7 +82,7 @@ def test_trace_of_a_stream_refers_to_the_checkpoint(spark):
     clicks = (
         spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts").selectExpr("ts", "'a' AS user", "1 AS place")
     )
-    with pytest.raises(InvalidPlanError, match="ask its checkpoint"):
+    with pytest.raises(InvalidPlanError, match="Read its checkpoint"):
         windowed(clicks).aggregate(agg.count()).trace()
 
 

@@ -153,8 +153,8 @@ def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, 
 def test_why_explains_a_row_without_event_time():
     window, rows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds")), [("a", SECOND, 1), ("a", None, 2)]
     failing = explain(trace_of(window, DECLARED, rows), row={"v": 2})
-    assert "(key='a', ts=None, v=2) has no event time that can be used" in str(failing)
-    assert "The query fails where it is." in str(failing)
+    assert "(key='a', ts=None, v=2) does not have a usable event time" in str(failing)
+    assert "It makes the query fail." in str(failing)
     assert failing.facts[0].refuses
     kept = explain(trace_of(window, DECLARED, rows, invalid_tag="bad"), row={"v": 2})
     assert not kept.facts[0].refuses

@@ -84,7 +84,7 @@ def test_explanation_of_an_evicted_window_covers_remaining_rows_only():
     known = state(ASSIGNERS[0], lateness=MINUTE, windows=[window], evicts=True)
     said = str(explain_state(known, key="ann", at="10 seconds"))
     assert "2 rows are in it, of those that came and were not evicted" in said
-    assert "What the evictor took out, and whether such a row was among it: that leaves no trace in it." in said
+    assert "If the evictor removed such a row: evicted rows leave no trace." in said
 
 
 def test_explanation_shows_rows_results_and_firings_of_a_window():
@@ -94,11 +94,11 @@ def test_explanation_shows_rows_results_and_firings_of_a_window():
         "Windows of key 'ann', by the checkpoint c:\n"
         "  The watermark is at 00:01:00.\n\n"
         "Window [00:00:00, 00:01:00) is open: it takes rows until the watermark has come to 00:01:59.999999, 1 minute after its end.\n"
-        "  2 rows went in; results as they stand: n=2.\n"
+        "  2 rows went in; results so far: n=2.\n"
         "  It has fired twice, the last time on time. Nothing is due: the watermark has passed its end; only a further row makes "
         "it fire.\n\n"
-        "What the state cannot say:\n"
-        "  What closed windows held, and why and when firings were: trace the same query over the rows as a batch for that."
+        "Not in the state:\n"
+        "  The content of closed windows, and the reasons and times of firings: trace the same query over the rows as a batch."
     )
 
 
@@ -114,7 +114,7 @@ def test_explanation_names_the_slowest_source_partition():
     ("operator", "told"),
     [
         ({}, "it was in the results when it fired."),
-        ({"evicts": True}, "it was given to the evictor when the window fired, and what that took out was in no result."),
+        ({"evicts": True}, "it was given to the evictor when the window fired, and evicted rows were not in a result."),
         ({"fires_by_time": False}, "rows that came after its last firing were in no result, since only rows make it fire."),
         ({"fires_by_time": None}, "it was in the results when it fired, if its trigger had it fire."),
     ],
@@ -130,7 +130,7 @@ def test_explanation_leaves_firing_to_a_user_trigger():
 
 
 def test_explanation_shows_where_late_rows_go():
-    for tag, where in ((None, "Late rows are dropped and counted (3 so far, of all keys)"), ("late", "go to the output 'late'")):
+    for tag, where in ((None, "Late rows are dropped and counted (3 of all keys)"), ("late", "go to the output 'late'")):
         assert where in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, late_tag=tag, late_dropped=3), at=0))
 
 
@@ -138,14 +138,14 @@ def test_explanation_reports_a_window_that_does_not_exist():
     tumbling = state(ASSIGNERS[0], watermark=0)
     assert [each.is_open for each in windows_now(tumbling, (0, MINUTE))] == [True]
     assert windows_now(tumbling, (1, MINUTE)) == ()
-    assert "the plan has none there" in str(explain_state(tumbling, window=(1, MINUTE)))
+    assert "the plan does not have one there" in str(explain_state(tumbling, window=(1, MINUTE)))
     assert windows_now(state(ASSIGNERS[2]), 0) == ()
 
 
 def test_explanation_without_the_gap_column_knows_no_session():
     known = state(pst.EventTimeSessionWindows.with_gap_column("gap", "seconds"))
     assert time_facts(known, 0).windows is None
-    assert "neither is in the state" in str(explain_state(known, at=0))
+    assert "which are not in the state" in str(explain_state(known, at=0))
 
 
 LOOK_BACKS = pst.LookBackWindows.of("1 minute", following="5 seconds")
@@ -199,7 +199,7 @@ def test_row_exactly_at_the_watermark_is_late_unless_it_is_of_an_interval_join()
     known = state(pst.GlobalWindows.create(), watermark=MINUTE, has_windows=False, **join)
     assert [time_facts(known, MINUTE + ahead).is_late for ahead in (-1, 0, 1)] == [True, False, False]
     told = str(explain_state(known, at=MINUTE - 1))
-    assert "There are no windows: a row meets the rows of the other stream in the interval around it." in told
+    assert "This query does not have windows: a row joins the rows of the other stream in the interval around it." in told
     assert "Such a row is late, if it comes now: the watermark has come to 00:01:00." in told
     assert "never late" not in told
 
@@ -217,7 +217,7 @@ def test_explanation_needs_exactly_one_of_time_and_window():
     for asked in ({}, {"at": 0, "window": 0}):
         with pytest.raises(InvalidPlanError, match="one of both"):
             explain_state(known, **asked)
-    with pytest.raises(InvalidPlanError, match="ask the state"):
+    with pytest.raises(InvalidPlanError, match="Query the state"):
         pst.tools.why(trace_of_state(known), at=0)
 
 

@@ -125,7 +125,7 @@ def test_why_about_a_missing_row_lists_existing_keys():
     one.process_element(1, "10 seconds", key="ann")
     assert str(pst.tools.why(one, key="bob")) == (
         "No such row: 1 row came, of the keys 'ann'.\n"
-        "  Not among them is what was filtered out before the windows, and what has another key than was asked for."
+        "  This excludes rows that were filtered out before the windows, and rows of other keys."
     )
     assert "There were [00:00:00, 00:01:00) of 'ann'." in str(pst.tools.why(one, window="1 minute"))
 
@@ -179,11 +179,11 @@ def test_why_refuses_wrong_arguments():
     one = harness()
     with pytest.raises(InvalidPlanError, match="not for both at once"):
         pst.tools.why(one, row=1, window=0)
-    with pytest.raises(InvalidPlanError, match="has no trace: give a WindowTestHarness"):
+    with pytest.raises(InvalidPlanError, match=r"does not have a trace. Give a WindowTestHarness"):
         pst.tools.why([1, 2])
     with pytest.raises(InvalidPlanError, match="traced=True"):
         pst.tools.why(WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max))
-    with pytest.raises(InvalidPlanError, match="a traced harness has no snapshots"):
+    with pytest.raises(InvalidPlanError, match="a traced harness does not support snapshots"):
         one.snapshot()
 
 

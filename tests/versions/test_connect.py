@@ -16,5 +16,5 @@ def test_connect_of_spark_4_0_runs_batches_and_refuses_streams():
     panes, row, *refused = said.splitlines()[-4:]
     # Every instant is in two sliding windows. Windows with early firings have more results.
     assert (panes, row.split()[0]) == ("panes 9", "row")
-    assert all(line.startswith("Spark Connect of Spark 4.0 has no stateful operators") for line in refused)
+    assert all(line.startswith("Spark Connect of Spark 4.0 does not support stateful operators") for line in refused)
     assert len(refused) == 2

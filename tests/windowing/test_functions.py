@@ -86,7 +86,7 @@ def test_returned_single_row_is_refused():
 
 
 def test_errors_name_the_missing_state_or_method():
-    assert "context.state, and was given with stateless=True" in str(no_state("state"))
+    assert "context.state, but stateless=True" in str(no_state("state"))
 
     class Sums(AggregateFunction):
         def create_accumulator(self):

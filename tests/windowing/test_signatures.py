@@ -149,7 +149,7 @@ def test_function_with_three_arguments_is_accepted(function):
         (awaited_rows, "is async"),
         (partial(awaited), "is async"),
         (CalledAsync(), "is async"),
-        (None, "apply wants a WindowFunction, or a function of key, window and rows, got None"),
+        (None, "apply needs a WindowFunction, or a function of key, window and rows, got None"),
         ("rows", "got 'rows'"),
     ],
     ids=stable_repr,  # no addresses, since parallel workers must give tests the same names
@@ -170,12 +170,12 @@ def test_error_lists_the_arguments_of_each_kind_of_function():
     ):
         with pytest.raises(InvalidPlanError) as error:
             check_function(None, shape)
-        assert str(error.value) == f"{shape.user} wants a function of {words}, got None; write it like {shape.example}"
+        assert str(error.value) == f"{shape.user} needs a function of {words}, got None; write it like {shape.example}"
 
 
 def test_function_class_instead_of_an_object_is_refused():
     check_function(Rows, APPLY)
-    with pytest.raises(InvalidPlanError, match=r"apply wants an object, not the class itself: Called\(\)"):
+    with pytest.raises(InvalidPlanError, match=r"apply needs an object, not the class itself: Called\(\)"):
         check_function(Called, APPLY)
 
 
@@ -344,7 +344,7 @@ class Hours(WindowAssigner):
         ),
         (lambda: processed(AsyncProcess()), "AsyncProcess.process is async"),
         (lambda: processed(lambda rows: rows, THEN), "then: the function"),
-        (lambda: processed(Listing()), "process wants a ProcessWindowFunction"),
+        (lambda: processed(Listing()), "process needs a ProcessWindowFunction"),
         (lambda: RowPlan(WindowSpec(TEN), ReduceRows(lambda rows: rows)), "reduce: the function"),
         (lambda: RowPlan(WindowSpec(TEN), ReduceRows(max, WrongClear())), "WrongClear.clear"),
         (
@@ -388,12 +388,12 @@ def test_correct_classes_are_accepted():
     ("build", "says"),
     [
         (lambda: EventTimeSessionWindows.with_dynamic_gap(lambda: 1), "with_dynamic_gap"),
-        (lambda: EventTimeSessionWindows.with_dynamic_gap("5 minutes"), "with_dynamic_gap wants a function of row"),
+        (lambda: EventTimeSessionWindows.with_dynamic_gap("5 minutes"), "with_dynamic_gap needs a function of row"),
         (lambda: EventTimeSessionWindows(lambda a, b: 1), "a session's gap"),
         (lambda: DeltaTrigger.of(1, lambda a: 0), "DeltaTrigger: the function"),
         (lambda: DeltaEvictor.of(1, lambda a: 0), "DeltaEvictor: the function"),
-        (lambda: PurgingTrigger.of(CountTrigger), "PurgingTrigger wants a trigger"),
-        (lambda: ProcessingTimeoutTrigger.of(3, "1 second"), "ProcessingTimeoutTrigger wants a trigger"),
+        (lambda: PurgingTrigger.of(CountTrigger), "PurgingTrigger needs a trigger"),
+        (lambda: ProcessingTimeoutTrigger.of(3, "1 second"), "ProcessingTimeoutTrigger needs a trigger"),
     ],
 )
 def test_wrong_functions_inside_windows_are_refused(build, says):
@@ -432,7 +432,7 @@ def test_watermark_generators_are_checked():
             r"OldGenerator.on_event takes \(self, element, timestamp\), and will be given \(self, element, timestamp, outp",
         ),
         (Unfinished, "Unfinished lacks on_event"),
-        (EndMarkers(), "wants a WatermarkGenerator class"),
+        (EndMarkers(), "needs a WatermarkGenerator class"),
     ]:
         with pytest.raises(InvalidPlanError, match=says):
             WatermarkStrategy.for_generator(generator)

@@ -27,6 +27,7 @@ from panestream.spark.types import to_arrow
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
@@ -108,9 +109,11 @@ class CoGroupedWindows(WindowedStream):
         kind = kind_of_join(how, HOWS)
         if look_backs_of(self.windowing.assigner) is not None:
             raise InvalidPlanError(
-                "pairs: look-backs are of the rows of one stream; rows of two streams that are near in time meet by "
+                "pairs: look-backs work on one stream. To join rows of two streams that are near in time, write "
                 "left.interval_join(right).between('-1 hour', '0 seconds')"
             )
+        if isinstance(self.windowing.assigner, RollingWindows):
+            raise InvalidPlanError("pairs: rolling windows compute aggregates: write .aggregate(agg.count('left.price'), ...)")
         pairs = self.paired(kind, suffixes)
         lists = [agg.collect_list(self.values_of(side)).alias(side) for side in SIDES]
         made = self.aggregate(*lists)
@@ -139,7 +142,7 @@ class CoGroupedWindows(WindowedStream):
             all_windows: refused, since it works for one stream only.
         """
         if all_windows:
-            raise InvalidPlanError("all_windows is of one stream; for pairs of all windows at once take .pairs(...)")
+            raise InvalidPlanError("all_windows works on one stream. For pairs of all windows at once use .pairs(...)")
         check_function(function, CO_GROUP_ARROW)
         return super().apply_arrow(OfTables(function, self._sides), schema)
 
@@ -222,22 +225,22 @@ class JoinedResult(WindowedResult):
         sink = sinks.get(MAIN)
         if sink is not None and sink.keeps_last:
             raise InvalidPlanError(
-                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, and a join has many: append "
-                "them, e.g. to a ParquetSink or TableSink"
+                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, but a join has many. Append "
+                f"them, e.g. to a ParquetSink or TableSink"
             )
         return sinks
 
     def changelog(self) -> WindowedResult:
         """Refuse, since a join has many rows for a key and window and a change could not identify its row."""
         raise InvalidPlanError(
-            "changelog says what takes the place of the one row of a key and window, and a join has many: take .with_firing(), "
-            "and of each key and window the rows of the newest firing"
+            "changelog replaces the single row of a key and window, but a join has many rows. Use .with_firing(), and keep the "
+            "rows of the newest firing of each key and window"
         )
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since it needs results with one row for each key and window."""
         raise InvalidPlanError(
-            "top is of one result for each key and window, and a join has many: rank the rows of .main yourself"
+            "top needs one result for each key and window, but a join has many. Rank the rows of .main yourself"
         )
 
 
@@ -258,11 +261,13 @@ class IntervalJoin(ReprHtml):
         """
         bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
         if bounds[0] > bounds[1]:
-            raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper one {upper!r}: exchange them")
+            raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper bound {upper!r}. Swap them")
         if max(map(abs, bounds)) > _MAX_BOUND:
             raise InvalidPlanError(f"between: bounds are at most 36,000 years, got {lower!r} and {upper!r}")
         if self.streams.keyed.source.event_time is None:
-            raise InvalidPlanError("interval_join goes by event time: .assign_timestamps(column, strategy) on both streams first")
+            raise InvalidPlanError(
+                "interval_join needs event time. Call .assign_timestamps(column, strategy) on both streams first"
+            )
         return IntervalPairs(self.streams.window(GlobalWindows()), *bounds)
 
     def _parts(self) -> Mapping[str, str]:
@@ -317,7 +322,7 @@ class IntervalPairs(ReprHtml):
             InvalidPlanError: the kind of join is unknown, two columns of the results have the same name, or the bounds are empty.
         """
         if self.lower > self.upper:
-            raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")
+            raise InvalidPlanError("interval_join: the interval is empty. Include its bounds, or move one")
         kind, windows = kind_of_join(how, OF_PAIRS), self.windows
         values = {side: F.expr(windows.values_of(side)) for side in SIDES}
         df = windows.keyed.source.df

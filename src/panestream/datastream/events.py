@@ -223,8 +223,9 @@ def history_rows(history: object, events: Events) -> DataFrame:
         return rows_like(history, events.df)
     if not isinstance(history, tuple) or len(history) != len(SIDES):
         raise InvalidPlanError(
-            "bootstrap: this query has two streams, and each has a history of its own: bootstrap((views, clicks), ...), the left "
-            "one first; of one that has none an empty DataFrame with its columns, spark.createDataFrame([], schema)"
+            "bootstrap: this query has two streams, and each needs its own history: bootstrap((views, clicks), ...), left "
+            "stream first. For a stream without history give an empty DataFrame with its columns, spark.createDataFrame([], "
+            "schema)"
         )
     streams = zip(history, (united.left, united.right), SIDES, strict=True)
     return united.rows_of(*(rows_like(one, stream, f"the {side} stream") for one, stream, side in streams))

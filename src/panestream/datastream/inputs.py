@@ -121,29 +121,29 @@ def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def no_assigner(given: Sequence[object]) -> InvalidPlanError:
     """Return the error for a value that is not an assigner; for durations it suggests the code to write."""
-    wants = "window wants an assigner such as TumblingEventTimeWindows.of('1 hour')"
+    wants = "window needs an assigner such as TumblingEventTimeWindows.of('1 hour')"
     if isinstance(given[0], Column):
         return InvalidPlanError(f"{wants}, got the Column {as_written(given[0])!r}, which Spark's own groupBy takes")
     if len(given) <= 2 and all(isinstance(one, (str, timedelta)) for one in given):
         kind = "TumblingEventTimeWindows" if len(given) == 1 else "SlidingEventTimeWindows"
         return InvalidPlanError(
-            f"window wants an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
+            f"window needs an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
         )
     wrong = next(one for one in given if not isinstance(one, WindowAssigner))
     if isinstance(wrong, CountWindows):
-        return InvalidPlanError(f"window: {wrong!r} does not go together with other windows: write a query of its own for it")
+        return InvalidPlanError(f"window: {wrong!r} cannot be combined with other windows. Write a separate query for it")
     return InvalidPlanError(f"{wants}, got {wrong!r}")
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
     """Return the error for a value that is not an aggregate; for Spark's aggregates it suggests ours."""
-    wants = "aggregate wants aggregates such as agg.sum('price') or F.sum('price')"
+    wants = "aggregate needs aggregates such as agg.sum('price') or F.sum('price')"
     if isinstance(given, Column):
         text = text_of(df, given, _INPUT)
         meaning = next(translations(split_alias(text)[0], str), None)
         hint = instead_of(text)
         if meaning is not None and not hint.startswith("there is no"):
-            hint = f"that name does not say all of it, so write agg.{meaning.recipe.function}(...) around the same Column"
+            hint = f"that name is ambiguous, so write agg.{meaning.recipe.function}(...) around the same Column"
         return InvalidPlanError(f"{wants}; got the Column {text!r}: {hint}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
     if isinstance(given, Mapping) and {*given.values()} <= {*AGGREGATES}:
@@ -183,7 +183,7 @@ def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | N
         return
     if gap.expr not in df.columns or (given is not None and not same(df, given, column_of(df, gap.expr, "the session gap"))):
         raise InvalidPlanError(
-            f"with functions of your own over rows the session gap must be a column of them: "
+            f"with user functions over rows the session gap must be a column: "
             f"df.withColumn('gap', expr({gap.expr!r})) and with_gap_column('gap'); {did_you_mean(gap.expr, df.columns)}"
         )
     _checked(df, gap, given)
@@ -209,7 +209,7 @@ def _checked(df: DataFrame, gap: GapColumn, given: Column | None) -> tuple[Colum
     if gap.unit is None:
         raise InvalidWindowError(
             f"the session gap {gap.expr!r} is a number ({kind.simpleString()}): "
-            "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+            "give its unit, unit='seconds', 'milliseconds' or 'microseconds'"
         )
     return column, kind
 

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.co_grouped import CoGroupedStream, IntervalJoin
-from panestream.datastream.events import Events, KeyedEvents
+from panestream.datastream.events import Events, KeyedEvents, Options
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
+from panestream.datastream.process import processed_result
+from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
-from panestream.datastream.windowed import WindowedStream
+from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.plan import RESERVED
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
-from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, RollingWindows, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows, label_of
 from panestream.windowing.assigners.global_windows import CountWindows
+from panestream.windowing.foreign_names import advised
+from panestream.windowing.process_functions import KeyedProcessFunction
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def stream(
@@ -58,7 +66,7 @@ def stream(
         >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total"))  # doctest: +SKIP
     """
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"stream wants a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
+        raise InvalidPlanError(f"stream needs a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
     check_version(df.sparkSession)
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:
@@ -69,7 +77,7 @@ def stream(
         return events
     if time is None or len(strategies) != 1:
         raise InvalidPlanError(
-            "stream wants a time and how late rows may be, e.g. stream(df, time='ts', out_of_orderness='5 seconds'); or a "
+            "stream needs a time and how late rows may be, e.g. stream(df, time='ts', out_of_orderness='5 seconds'); or a "
             "strategy, stream(df, time='ts', watermark=WatermarkStrategy.for_monotonous_timestamps())"
         )
     return events.assign_timestamps(time, strategies[0], unit=unit)
@@ -161,7 +169,7 @@ class DataStream(Events):
         """
         keys = one_by_one(keys)
         if not keys:
-            raise InvalidPlanError("key_by wants at least one column; for windows over all rows use .window_all(assigner)")
+            raise InvalidPlanError("key_by needs at least one column; for windows over all rows use .window_all(assigner)")
         names, naming = [key_of(self.df, key)[0] for key in keys], Names.of(self.df.sparkSession)
         doubled = naming.doubled(names)
         if doubled is not None:
@@ -187,7 +195,7 @@ class DataStream(Events):
         keys = [column for column in columns if not isinstance(column, (WindowAssigner, CountWindows))]
         if not windows:
             raise InvalidPlanError(
-                "group_by wants windows, e.g. .group_by('user', pst.tumbling('1 hour')); to choose them in a call of their own, "
+                "group_by needs windows, e.g. .group_by('user', pst.tumbling('1 hour')). To choose them in a separate call, "
                 "write .key_by('user').window(...)"
             )
         keyed = self.key_by(*keys) if keys else KeyedStream(self, ())
@@ -253,8 +261,70 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: the windows cannot be combined, or a key is named ``window``.
         """
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
-            raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
+            raise InvalidPlanError("results have a column 'window' with the label. Rename the key with AS")
         return self.window(SeveralWindows.of(windows))
+
+    @advised(with_schema)
+    def process(
+        self,
+        function: KeyedProcessFunction,
+        schema: Schema,
+        *,
+        side_outputs: Mapping[str, Schema] | None = None,
+        **options: Unpack[Options],
+    ) -> WindowedResult:
+        """Process the rows of each key one by one, without windows, with state and timers. Flink: ``KeyedStream.process``.
+
+        ``.main`` has the key columns and the columns of ``schema``. Within a micro-batch, the rows of a key come first, in order
+        of arrival, then the watermark moves and its timers fire. No row is late. In a batch all timers fire after the last row,
+        with the watermark at ``MAX_TIMESTAMP``; so results agree with a stream if they do not depend on which rows came before a
+        timer.
+
+        Args:
+            function: a :class:`~panestream.functions.KeyedProcessFunction`.
+            schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column.
+            side_outputs: the columns of each output that the function writes to with ``ctx.output(tag, value)``, after the keys.
+            **options: ``key_groups``, ``tasks``, ``memory_limit`` and ``allow_pickled_state``; see
+                :class:`~panestream.datastream.Options`.
+
+        Raises:
+            InvalidPlanError: it is not such a function, a column is named like a key, or an option is unknown.
+
+        Examples:
+            >>> class Gaps(pst.functions.KeyedProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         last = ctx.get_state(pst.state.ValueStateDescriptor("last"))
+            ...         if last.value() is not None:
+            ...             yield value.ts - last.value()
+            ...         last.update(value.ts)
+            >>> keyed.process(Gaps(), "gap interval day to second")  # doctest: +SKIP
+        """
+        return processed_result(self, function, schema, side_outputs, options)
+
+    def rolling(self, windows: Mapping[str, Duration | None], *, every: Duration) -> WindowedStream:
+        """Compute the current values of each key: over the last hour, the last day, ever. Not in Flink.
+
+        ``main`` has the key columns, ``as_of``, and each aggregate for each window, with the label after its name
+        (``clicks_1h``). A row of a key comes out only when its values change, because rows entered or left a window. It holds
+        from ``as_of`` until the next row of the key. When the last row of a key has left all windows, the key gets the values of
+        no rows; ``.changelog()`` then deletes it. :class:`~panestream.MergeSink` keeps one row per key.
+
+        A row is late once the watermark has passed its step. A row within :meth:`WindowedStream.allowed_lateness` corrects the
+        current values at once.
+
+        Args:
+            windows: the length of each window by its label, e.g. ``{"1h": "1 hour", "24h": "24 hours", "ever": None}``. None
+                means all time.
+            every: the step of time at which rows enter and leave. It must divide all lengths.
+
+        Raises:
+            InvalidWindowError: a length is not a positive multiple of ``every``.
+            InvalidPlanError: event times are not assigned.
+
+        Examples:
+            >>> keyed.rolling({"1h": "1 hour", "ever": None}, every="1 minute").agg(F.sum("price").alias("sum"))  # doctest: +SKIP
+        """
+        return self.window(RollingWindows.of(windows, every=every))
 
     def join(self, right: KeyedStream) -> CoGroupedStream:
         """Join two streams in the same windows: ``.window(...)``, then ``.pairs("inner")`` or another kind of join.

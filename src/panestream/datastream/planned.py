@@ -182,7 +182,7 @@ class PlannedQuery:
 
     def _check_not_split(self, what: str) -> None:
         if self.split is not None:
-            raise InvalidPlanError(f"{what} looks at whole results in a key group, where split_distinct has parts: leave out one")
+            raise InvalidPlanError(f"{what} needs whole results in a key group, but split_distinct has parts. Leave out one")
 
     def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
         plan = self.plan
@@ -206,8 +206,8 @@ class PlannedQuery:
                 "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
                 "it is started:\n  "
                 + "\n  ".join(lines)
-                + "\nresult.start(main=...) sets all that for its query alone; a pipeline's "
-                "spec has a place for them, `configuration`"
+                + "\nresult.start(main=...) sets this for its query only. In a pipeline put the settings into `configuration` "
+                "of its spec"
             )
         # Another query reads the output for late rows, so its readers are unknown here.
         late_kept = plan.late_tag is not None
@@ -255,6 +255,6 @@ class PlannedQuery:
         source = self.windowed.keyed.source
         if source.event_time is None:
             raise InvalidPlanError(
-                "bootstrap: until is an event time, and the query has none: select the rows of history yourself"
+                "bootstrap: until is an event time, but the query does not have event times. Select the rows of history yourself"
             )
         return micros_of(rows, source.event_time, source.unit)

@@ -74,7 +74,7 @@ def prepare(
     except AnalysisException as error:
         reason = str(error).strip().splitlines()[0]
         refused = InvalidPlanError(
-            "prepare: build uses a Column of the DataFrame that it is given, which other rows do not have: write the name or "
+            "prepare: build uses a Column of its argument, which other rows do not have. Write the name or "
             f"F.col('name') ({reason})"
         )
         raise_as(refused, error)
@@ -88,14 +88,14 @@ def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ..
     places = tuple(next((place for place, one in enumerate(given) if one is df), -1) for df in begins)
     if -1 in places:
         raise InvalidPlanError(
-            "prepare: build begins with another DataFrame than it is given, and rows to come would not go through what makes it: "
-            "write pst.stream(rows) there, and apply the query to rows that are filtered and have their columns, "
-            "prepared.main(rows.where(...)). A second stream is given to build as well, and has a schema: prepare(lambda views, "
-            "clicks: ..., schema, schema)"
+            "prepare: build starts with another DataFrame than its argument, so later rows would skip the steps in between. "
+            "Start with pst.stream(rows), and prepare the rows before: prepared.main(rows.where(...)). A second stream is a "
+            "second argument of build with its own schema: prepare(lambda views, clicks: ..., schema, schema)"
         )
     if len(given) > 1 and set(places) != set(range(len(given))):
         raise InvalidPlanError(
-            f"prepare: {len(given)} schemas were given, and build makes no use of some: give one for each stream that it joins"
+            f"prepare: {len(given)} schemas were given, but build does not use all of them. Give one for each stream that it "
+            f"joins"
         )
     return places
 

@@ -99,7 +99,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         if why_not is not None:
             raise InvalidPlanError(f"{what}: {why_not}")
         if self.largest is not None:
-            raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
+            raise InvalidPlanError(f"{what} and top cannot be combined: a top replaces the other results of its window")
         check_added(what, columns, (*self.windowed.keyed.key_schema.names, *self._result_names), Names.of(self._df.sparkSession))
 
     @property
@@ -112,18 +112,25 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
         self._check_not_split("top")
+        if self.operator.capabilities.holds_from is not None:
+            raise InvalidPlanError(
+                "top ranks the keys of a window that fires, and rolling values change key by key: rank the rows of "
+                "a table that a MergeSink keeps"
+            )
         names = self.operator.result_schema.names
         if self.firing or self.changes:
-            raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
+            raise InvalidPlanError(
+                "top cannot be combined with with_firing or changelog: a top replaces the other results of its window"
+            )
         if not isinstance(n, int) or n < 1:
-            raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
+            raise InvalidPlanError(f"top needs a positive number of rows, got {n!r}")
         result = Names.of(self._df.sparkSession).find(str(by), names)
         if result is None:
             raise InvalidPlanError(f"top: there is no result {by!r}; {did_you_mean(str(by), names)}")
         if result in self.collated:
             raise InvalidPlanError(
-                f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
-                "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
+                f"top: the strings of {by!r} compare by a collation, but panestream compares bytes. Use an expression that "
+                f"makes equal strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
             )
         if self.is_streaming and not self.operator.capabilities.fires_once:
             raise InvalidPlanError(
@@ -298,9 +305,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             PanestreamError: a failure in the workers, as :meth:`RunningQuery.await_termination` raises it.
         """
         if not self.is_streaming:
-            raise InvalidPlanError(
-                "bootstrap is called on the stream's result, which is to start from it: history is given to it"
-            )
+            raise InvalidPlanError("call bootstrap on the stream's result, and give it the history as an argument")
         every: Mapping[str, Sink] = {}
         if sinks or outputs:
             every = self._sinks("bootstrap", outputs, sinks, {"until": until, "position": position})
@@ -316,9 +321,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
                 projection = self._projection_over(rows)
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0]
-            refused = (
-                "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
-            )
+            refused = "bootstrap: the query uses a Column of the stream's DataFrame, which history does not have. Write the name"
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
         return bootstrap(rows, self.plan, projection, folder, every, seam, sources)
 

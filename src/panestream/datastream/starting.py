@@ -36,16 +36,16 @@ _REFUSED = {
     "realTime": "its real-time mode does not take Python operators",
 }
 _NEVER_ENDS = (
-    "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
-    "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
-    "all there is (open windows wait for the next run); or take the clock from a column, .processing_time_from(column), where "
-    "the data say when they came; or run it as a batch, where the end of the input closes all windows"
+    "windows or triggers of processing time need a running clock: with availableNow Spark would run empty micro-batches "
+    "forever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
+    "all available rows (open windows wait for the next run); or read the clock from a column of arrival times, "
+    ".processing_time_from(column); or run it as a batch, which closes all windows at the end of the input"
 )
 SPARKS_NAMES = (*_KINDS, *_REFUSED)
 """The names of the arguments of ``DataStreamWriter.trigger``."""
 _KNOWN = (
-    "'availableNow' (all that is there, then the query ends; the default), 'once' (the same in one micro-batch), '10 seconds' (a "
-    "micro-batch every so often, without end); or as Spark has it, {'availableNow': True}, {'once': True}, "
+    "'availableNow' (all available rows, then the query ends; the default), 'once' (the same in one micro-batch), '10 seconds' "
+    "(a micro-batch at this interval, without end); or in Spark's form, {'availableNow': True}, {'once': True}, "
     "{'processingTime': '10 seconds'}"
 )
 
@@ -83,8 +83,8 @@ def spark_trigger(trigger: object, processing_time: object = None) -> dict[str, 
         return {"processingTime": _interval(trigger, trigger)}
     if isinstance(trigger, Trigger) or (isinstance(trigger, type) and issubclass(trigger, Trigger)):
         raise InvalidPlanError(
-            f"start's trigger says when micro-batches run: {_KNOWN}. One that says when windows fire, as {trigger!r} does, "
-            "belongs to the windows: .window(...).trigger(...)"
+            f"start's trigger decides when micro-batches run: {_KNOWN}. A trigger of windows, such as {trigger!r}, belongs to "
+            f"the windows: .window(...).trigger(...)"
         )
     raise _wrong(trigger)
 
@@ -122,7 +122,8 @@ def reads_own_offsets(source_offsets: object) -> bool:
     """Return whether sources begin at their own options; raise InvalidPlanError unless it is ``"savepoint"`` or ``"job"``."""
     if source_offsets not in ("savepoint", "job"):
         raise InvalidPlanError(
-            "source_offsets is 'savepoint' (sources begin where the savepoint ends) or 'job' (where their own options say), got "
+            "source_offsets is 'savepoint' (sources start where the savepoint ends) or 'job' (sources start where their options "
+            "define), got "
             f"{source_offsets!r}"
         )
     return source_offsets == "job"
@@ -140,20 +141,20 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
         raise InvalidPlanError(_NEVER_ENDS)
     if plan.watermark.closes_after is not None and plan.processing_time is not None and not is_bounded(when):
         raise InvalidPlanError(
-            "closing_after goes by the clock, and processing_time_from takes the clock from rows, of which silence has none: "
-            "leave out one of them"
+            "closing_after needs the clock, but processing_time_from reads the clock from rows, which a silent source lacks. "
+            "Leave out one of them"
         )
     if not fire_at_end:
         return
     if not is_bounded(when):
         raise InvalidPlanError(
-            "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
-            "the clock: WatermarkStrategy.closing_after('30 seconds')"
+            "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. A query that keeps running closes its "
+            "windows by the clock: WatermarkStrategy.closing_after('30 seconds')"
         )
     if plan.operator.capabilities.uses_processing_time:
-        raise InvalidPlanError("fire_at_end moves the watermark, and windows or triggers of processing time go by the clock")
+        raise InvalidPlanError("fire_at_end moves the watermark, but windows or triggers of processing time use the clock")
     if plan.watermark.delay is None and plan.watermark.generator is None:
-        raise InvalidPlanError("fire_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
+        raise InvalidPlanError("fire_at_end moves the watermark, but no_watermarks() does not have one. Use another strategy")
     check_closable(plan.assigner)
 
 
@@ -204,8 +205,8 @@ def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Map
     if operator.capabilities.no_changelog is None:
         instead = "Add .changelog(), which deletes it"
     warn(
-        f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, and these windows grow: where one "
-        f"has fired and then takes another row, its first row stays beside that of the longer window. {instead}"
+        f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, but these windows grow: if a "
+        f"window fires and then takes another row, its first row stays in addition to the row of the longer window. {instead}"
     )
 
 

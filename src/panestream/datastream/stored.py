@@ -98,15 +98,15 @@ class StoredPanes(ReprHtml):
         """
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(
-                f"window wants an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
+                f"window needs an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
             )
         reasons = why_not_aligned(assigner)
         if isinstance(assigner, SeveralWindows):
             reasons = ["they are several: call window once for each"]
         elif not reasons and not assigner.is_event_time:
-            reasons = ["they go by the clock"]
+            reasons = ["they depend on the clock"]
         if reasons:
-            raise InvalidPlanError(f"{assigner!r} cannot be put together from slices of time: {reasons[0]}")
+            raise InvalidPlanError(f"{assigner!r} cannot be combined from slices of time: {reasons[0]}")
         grid = pane_grid(assigner)
         check_whole(pane_grid(self.slices), grid)
         parts = [self._tiles_part()]
@@ -164,9 +164,7 @@ class StoredPanes(ReprHtml):
         _check_batch(questions, "questions", "as_of")
         slices = pane_grid(self.slices)
         if not isinstance(slices, EvenGrid):
-            raise InvalidPlanError(
-                f"as_of takes slices that are as long as one another, these are {self.slices!r}: use .window(...)"
-            )
+            raise InvalidPlanError(f"as_of needs slices of equal length, but these are {self.slices!r}. Use .window(...)")
         lengths = self._lengths(windows, slices)
         self._check_on(on)
         asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
@@ -181,7 +179,7 @@ class StoredPanes(ReprHtml):
                 to_arrow(column.dataType, f"the column {column.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
-            raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
+            raise InvalidPlanError(f"the answers would have two columns {doubled[1]!r}. Rename the window")
         given = [F.col(quoted(name)) for name in questions.columns]
         parts = [self._tiles_part(), rows_of_kind(questions, QUESTION, asked_keys, [time, *given])]
         if self._raw is not None:
@@ -196,16 +194,16 @@ class StoredPanes(ReprHtml):
     def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
         if not isinstance(windows, Mapping) or not windows:
             raise InvalidPlanError(
-                f"as_of wants the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
+                f"as_of needs the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
             )
         lengths = tuple(to_micros(length, f"the window {label!r}") for label, length in windows.items())
         for label, length in zip(windows, lengths, strict=True):
             if length <= 0:
-                raise InvalidPlanError(f"the window {label!r} must be longer than nothing, got {windows[label]!r}")
+                raise InvalidPlanError(f"the window {label!r} must be positive, got {windows[label]!r}")
             if self.rows is None and length % slices.period:
                 raise InvalidPlanError(
-                    f"the window {label!r} is no multiple of a slice of {format_duration(slices.period)}: take one that is, or "
-                    "from_panes(..., rows=...), which makes windows exact"
+                    f"the window {label!r} is not a multiple of the slice of {format_duration(slices.period)}. Use a multiple, "
+                    f"or from_panes(..., rows=...), which makes windows exact"
                 )
         return lengths
 
@@ -272,7 +270,7 @@ class StoredPanes(ReprHtml):
             given_type = to_arrow(type_of(df, column), f"the input {text!r}")
             if given_type != wanted:
                 raise InvalidPlanError(
-                    f"{text!r} is of type {sql_name(given_type)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
+                    f"{text!r} is of type {sql_name(given_type)} in the rows, but the tiles had {sql_name(wanted)}: cast it"
                 )
             values.append(column.alias(f"value_{place}"))
         # As in a query, rows without event time are in no window.
@@ -349,7 +347,7 @@ def from_panes(
     inputs = {text: type_ for manifest in manifests for text, type_ in manifest.inputs.items()}
     absent = next((text for manifest in aggregates for text in manifest.inputs if text not in inputs), None)
     if absent is not None:
-        raise InvalidPlanError(f"the tiles know nothing of {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
+        raise InvalidPlanError(f"the tiles do not contain {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
     keys = pa.schema(
         [pa.field(name, to_arrow(tiles.schema[name].dataType, f"the key {name!r}")) for name in _keys_in(tiles, first)]
     )
@@ -365,7 +363,7 @@ def from_panes(
 
 def _check_batch(df: object, what: str, who: str) -> None:
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"{who} wants a DataFrame of {what}, got {df!r}")
+        raise InvalidPlanError(f"{who} needs a DataFrame of {what}, got {df!r}")
     if df.isStreaming:
         raise InvalidPlanError(f"{who} reads a batch: the DataFrame of {what} is a stream, take spark.read")
 
@@ -379,23 +377,25 @@ def _check_given(
     if (rows is None) != (event_time is None):
         raise InvalidPlanError("from_panes: rows and event_time go together, e.g. rows=clicks, event_time='ts'")
     if not aggregates:
-        raise InvalidPlanError("from_panes wants at least one aggregate, e.g. agg.sum('price')")
+        raise InvalidPlanError("from_panes needs at least one aggregate, e.g. agg.sum('price')")
     for one in aggregates:
         if isinstance(one, AggregateFunction):
-            raise InvalidPlanError(f"tiles hold partials of declared aggregates, {type(one).__name__} is none: see agg.user(...)")
+            raise InvalidPlanError(
+                f"tiles hold partials of declared aggregates, but {type(one).__name__} is not one. See agg.user(...)"
+            )
         if not isinstance(one, Aggregate):
-            raise InvalidPlanError(f"from_panes wants aggregates such as agg.sum('price'), got {one!r}")
+            raise InvalidPlanError(f"from_panes needs aggregates such as agg.sum('price'), got {one!r}")
         column = next((text for text in one.inputs if isinstance(text, ColumnText)), None)
         if column is not None:
-            raise InvalidPlanError(f"tiles know inputs by their text: write the name or SQL in place of the Column {column!s}")
+            raise InvalidPlanError(f"tiles identify inputs by their text. Write the name or SQL instead of the Column {column!s}")
 
 
 def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
     """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
         raise InvalidPlanError(
-            f"the tiles are of different slices, {one.slices!r} and {other.slices!r}: read those of one query, "
-            ".where(\"tile = '...'\"), or keep them in stores of their own"
+            f'the tiles have different slices, {one.slices!r} and {other.slices!r}: read the tiles of one query, .where("tile '
+            f"= '...'\"), or keep them in separate stores"
         )
     if one.keys != other.keys:
         raise InvalidPlanError(f"the tiles have different keys, {list(one.keys)} and {list(other.keys)}: read them one by one")
@@ -438,14 +438,14 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
     for aggregate in aggregates:
         if isinstance(aggregate, AggregateFunction):
             raise InvalidPlanError(
-                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: make it "
-                "one over columns, agg.user(...), whose partials can be kept"
+                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: write it "
+                f"over columns with agg.user(...), whose partials can be kept"
             )
         if not isinstance(aggregate, recipes.Aggregate):
             raise no_aggregate(df, aggregate)
     reserved = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
     if reserved:
-        raise InvalidPlanError(f"tiles have a column {reserved[0]!r}: give the key another name with AS")
+        raise InvalidPlanError(f"tiles have a column {reserved[0]!r}. Rename the key with AS")
     declared, inputs = resolve_inputs(df, aggregates)
     kinds = types_of(df, inputs)
     check_collations(declared, kinds)
@@ -469,13 +469,13 @@ def _check_slices(windowed: WindowedEvents) -> None:
     elif not reasons and not assigner.is_event_time:
         reasons = ["windows of the clock depend on when rows were read"]
     elif not reasons and pane_grid(assigner).overlaps:
-        reasons = ["they overlap, and a row is to be in one tile"]
+        reasons = ["they overlap, but a row must be in one tile"]
     if reasons:
-        raise InvalidPlanError(f"{assigner!r} are no slices for panes ({reasons[0]}): {write}")
+        raise InvalidPlanError(f"{assigner!r} cannot be slices for panes ({reasons[0]}): {write}")
     if windowing.trigger is not None and not isinstance(windowing.trigger, EventTimeTrigger):
         raise InvalidPlanError(
-            f"a tile goes out when its slice is over, and again for late rows: leave out the trigger {windowing.trigger!r}; rows "
-            "of slices that are open are read beside the tiles, from_panes(..., rows=...)"
+            f"a tile is emitted when its slice ends, and again for late rows. Leave out the trigger {windowing.trigger!r}; to "
+            f"include rows of open slices, read them with from_panes(..., rows=...)"
         )
     if windowing.evictor is not None:
-        raise InvalidPlanError(f"a tile holds all rows of its slice: leave out the evictor {windowing.evictor!r}")
+        raise InvalidPlanError(f"a tile holds all rows of its slice. Leave out the evictor {windowing.evictor!r}")

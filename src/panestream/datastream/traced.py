@@ -26,12 +26,12 @@ MOST_ROWS = 100_000
 
 
 _AS_ONE_BATCH = (
-    "Whether a row was late in a stream: here all came as one batch, in which none is. .trace(rows_per_batch=...) takes them in "
-    "as a stream does, in the order of .arrival_order(...)."
+    "It is unknown if a row was late in a stream: here all rows came as one batch, without late rows. "
+    ".trace(rows_per_batch=...) reads them like a stream, in the order of .arrival_order(...)."
 )
 _IN_NO_ORDER = (
-    "Whether a stream had the rows in this order: no .arrival_order(...) is named (of files: *pst.order.FILE), so they came as "
-    "Spark handed them over. In another order other rows are late."
+    "It is unknown if a stream had the rows in this order: the query lacks .arrival_order(...) (for files *pst.order.FILE), so "
+    "the rows came in Spark's order. In another order other rows are late."
 )
 
 
@@ -62,12 +62,11 @@ def traced(
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(
-            "a stream's rows are gone when it has run: ask its checkpoint, pst.state.read_checkpoint(spark, path), or trace "
-            "the same "
+            "a stream does not keep its rows. Read its checkpoint, pst.state.read_checkpoint(spark, path), or trace the same "
             "query over a batch of the rows (spark.read instead of spark.readStream)"
         )
     if asked is None:
-        raise InvalidPlanError("the result was not made by .aggregate, .reduce, .apply, .process or .apply_arrow: make it so")
+        raise InvalidPlanError("only a result of .aggregate, .reduce, .apply, .process or .apply_arrow has a trace")
     if windowed.windowing.fill is not None:
         raise InvalidPlanError("a trace shows rows, and the windows that they are in: leave out fill, whose windows have no rows")
     query, projection = _query_of(windowed, asked, inputs, plan_of)
@@ -77,8 +76,8 @@ def traced(
     table = rows.limit(most + 1).toArrow()
     if table.num_rows > most:
         raise InvalidPlanError(
-            f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace: ask for "
-            "one key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
+            f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace. Choose one "
+            f"key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
             "raise most_rows="
         )
     trace = trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)

@@ -36,12 +36,12 @@ def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, 
     """Return two streams as one, and its keys, or raise InvalidPlanError; ``what`` is the called method, for errors."""
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
-            f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
+            f"{what} needs another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
         )
     _check_keys(left, right, what)
     for given, said in _BOTH_OR_NEITHER:
         if _lacks(left.source, given) != _lacks(right.source, given):
-            raise InvalidPlanError(f"{what}: one stream has {said} and the other has none: give it to both, or to neither")
+            raise InvalidPlanError(f"{what}: one stream has {said} and the other does not. Give it to both, or to neither")
     tags = (left.source.invalid_tag, right.source.invalid_tag)
     if tags[0] is not None and tags[0] == tags[1]:
         raise InvalidPlanError(f"{what}: both streams have an output {tags[0]!r}, and their rows differ: choose two tags")
@@ -72,7 +72,7 @@ def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, 
 
 _BOTH_OR_NEITHER = (
     ("event_time", "event time (assign_timestamps)"),
-    ("processing_time", "a clock of its own (processing_time_from)"),
+    ("processing_time", "its own clock (processing_time_from)"),
     ("order", "an arrival_order"),
 )
 
@@ -96,20 +96,20 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         if one.type != other.type:
             raise InvalidPlanError(
                 f"{what}: the key {one.name!r} of the left stream is {sql_name(one.type)}, {other.name!r} of the right one is "
-                f"{sql_name(other.type)}: cast to a type that has the values of both, {_casts(one, other)}"
+                f"{sql_name(other.type)}: cast both to a common type, {_casts(one, other)}"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
         if names.find(name, SIDES) is not None or name.startswith("__"):
             raise InvalidPlanError(
-                f"{what}: a key cannot be called {name!r} where two streams are one: give it another name, "
+                f"{what}: a key cannot be called {name!r} if two streams are joined. Give it another name, "
                 f".key_by('{name} AS my_key')"
             )
     df, other_df = left.source.df, right.source.df
     if df.isStreaming != other_df.isStreaming:
         raise InvalidPlanError(
-            f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
-            "clicks.join(table, 'user'); else read both as streams, or both as batches"
+            f"{what}: one side is a stream and the other a batch. Join a table that does not change before the windows, "
+            f"clicks.join(table, 'user'); otherwise read both as streams, or both as batches"
         )
 
 
@@ -171,7 +171,7 @@ def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Colum
     if kinds.types != others.types:
         raise InvalidPlanError(
             f"{what}: the arrival orders have the types ({', '.join(map(str, kinds.types))}) and "
-            f"({', '.join(map(str, others.types))}): rows of both are put in one order, so give columns of the same types"
+            f"({', '.join(map(str, others.types))}): rows of both streams get one order. Give columns of the same types"
         )
     return [ours, theirs]
 
@@ -241,18 +241,19 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
         other = find_left(column)
         if other is not None:
             raise InvalidPlanError(
-                f"pairs: a column of each stream would be called {shown_names(other, column)} in the results: tell them apart, "
+                f"pairs: a column of each stream would be called {shown_names(other, column)} in the results. Distinguish them "
+                f"with "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
     for side, columns in ((LEFT, left), (RIGHT, right)):
         twice = names.doubled(columns)
         if twice is not None:
             raise InvalidPlanError(
-                f"pairs: the {side} stream would have two columns {shown_names(*twice)} in the results, one of them by its "
-                "suffix: take another suffix"
+                f"pairs: the {side} stream would have two columns {shown_names(*twice)} in the results, one of them because of "
+                f"its suffix. Use another suffix"
             )
     for column in (*left, *right):
         if find_taken(column) is not None:
             raise InvalidPlanError(
-                f"pairs: a column is called {column!r}, and results have such a column anyway: rename it before pst.stream(df)"
+                f"pairs: a column is called {column!r}, but results have a column of this name. Rename it before pst.stream(df)"
             )

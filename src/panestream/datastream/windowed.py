@@ -38,6 +38,7 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
+from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.fill import Fill
 from panestream.windowing.foreign_names import advised
@@ -71,17 +72,17 @@ def _aliases(given: Mapping[str, Any]) -> str:
 
 def _at_the_start(given: object) -> str:
     """Return the correct call for a micro-batch trigger that was passed as a window trigger."""
-    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+    return f"to set when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
 
 
 def _no_trigger(given: object) -> InvalidPlanError:
     instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
-    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+    return InvalidPlanError(f"trigger needs a trigger such as CountTrigger.of(100), got {given!r}{instead}")
 
 
 def with_schema(_: Mapping[str, Any]) -> str:
     """Return how to pass the columns that a function returns."""
-    return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
+    return "give the columns that the function returns, e.g. schema='n bigint, label string'"
 
 
 class WindowedStream(WindowedEvents):
@@ -101,10 +102,10 @@ class WindowedStream(WindowedEvents):
         E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
-            raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+            raise InvalidPlanError(f"evictor needs an evictor such as CountEvictor.of(100), got {evictor!r}")
         check_methods(evictor, Evictor)
         if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
-            raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError("a TimeEvictor needs event times. Call .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
@@ -165,7 +166,7 @@ class WindowedStream(WindowedEvents):
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
-        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
+        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self.result_columns(schema)})
 
     def options(self, **options: Unpack[Options]) -> Self:
         """Set options of the query; a later call overrides an earlier one.
@@ -197,7 +198,8 @@ class WindowedStream(WindowedEvents):
 
         ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
         ``schema``. Look-backs emit a row for each row: the key columns, its other columns (see :meth:`keep`), and the aggregates.
-        With several look-backs their label is appended to the names (``clicks_1h``).
+        With several look-backs their label is appended to the names (``clicks_1h``). Rolling windows
+        (:meth:`KeyedStream.rolling`) emit the key columns, ``as_of`` and the aggregates, with the labels.
 
         Args:
             *aggregates: aggregates of ``panestream.agg``, or equivalent PySpark aggregates such as ``F.sum("price")``.
@@ -213,7 +215,7 @@ class WindowedStream(WindowedEvents):
             >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("aggregate needs at least one aggregate, e.g. agg.count()")
         first: object = aggregates[0]
         if isinstance(first, AggregateFunction) or (isinstance(first, type) and issubclass(first, AggregateFunction)):
             name = first.__name__ if isinstance(first, type) else type(first).__name__
@@ -225,10 +227,9 @@ class WindowedStream(WindowedEvents):
             return look_back_result(self, look_backs, declared, inputs, self.kept, following(then))
         if self.kept is not None:
             raise InvalidPlanError(
-                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+                "keep is for look-backs, whose results belong to rows. Leave it out: a window does not have a row"
             )
-        label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
-        check_results(self._df, declared, self.keyed.key_schema.names, label)
+        self._check_names(declared)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
         inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
@@ -238,7 +239,7 @@ class WindowedStream(WindowedEvents):
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None
         if function is not None:
-            results = self._results(self._needed(schema, "then"))
+            results = self.result_columns(self._needed(schema, "then"))
         request = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, request)
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
@@ -276,11 +277,11 @@ class WindowedStream(WindowedEvents):
                 every row.
         """
         if isinstance(function, type) and issubclass(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object, not the class itself: {function.__name__}()")
+            raise InvalidPlanError(f"aggregate_with needs an object, not the class itself: {function.__name__}()")
         if isinstance(function, recipes.Aggregate):
-            raise InvalidPlanError(f"aggregate_with takes a function of your own: write .aggregate({function!r})")
+            raise InvalidPlanError(f"aggregate_with takes a user function. Write .aggregate({function!r})")
         if not isinstance(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
+            raise InvalidPlanError(f"aggregate_with needs an object of a class that extends AggregateFunction, got {function!r}")
         check_methods(function, AggregateFunction)
         accumulators = None if accumulator_type is None else self._columns(accumulator_type)
         return self._calling(AggregateRows(function, following(then)), schema, "aggregate_with", accumulators)
@@ -310,7 +311,7 @@ class WindowedStream(WindowedEvents):
             >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("panes wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("panes needs at least one aggregate, e.g. agg.count()")
         self._check_not_split("panes")
         return panes_of(self, aggregates)
 
@@ -346,7 +347,7 @@ class WindowedStream(WindowedEvents):
         columns = [column for column in rows if find_key(column.name) is None]
         reserved = [column.name for column in columns if find_reserved(column.name) is not None]
         if reserved:
-            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results have such a column too: rename it first")
+            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results have one, too. Rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
         request = FunctionOfRows(ReduceRows(function), pa.schema(columns), rows, function, keys, accumulators)
         operator = choose(self.windowing, request)
@@ -396,7 +397,7 @@ class WindowedStream(WindowedEvents):
         accumulators: pa.Schema | None = None,
     ) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
@@ -449,11 +450,21 @@ class WindowedStream(WindowedEvents):
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
         return WindowedResult(self, choose(self.windowing, request), asked=request)
+
+    def _check_names(self, declared: Sequence[recipes.Aggregate]) -> None:
+        assigner, keys = self.windowing.assigner, self.keyed.key_schema.names
+        if isinstance(assigner, RollingWindows):
+            declared = [one.alias(result_name(one.name, label)) for label, _ in assigner.windows for one in declared]
+            if Names.of(self._df.sparkSession).find(AS_OF, keys) is not None:
+                raise InvalidPlanError(f"rolling results have a column {AS_OF!r}: give the key another name with AS")
+            check_results(self._df, declared, keys, [AS_OF])
+        else:
+            check_results(self._df, declared, keys, ["window"] if isinstance(assigner, SeveralWindows) else [])
 
     def _check_not_split(self, what: str) -> None:
         if self.split_distinct is not None:
@@ -462,7 +473,7 @@ class WindowedStream(WindowedEvents):
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:
         if tag in taken:
-            raise InvalidPlanError(f"there is an output {tag!r} already: the rows of the two differ, choose another tag")
+            raise InvalidPlanError(f"there is an output {tag!r} already: and its rows differ. Choose another tag")
 
     @staticmethod
     def _needed(schema: Schema | None, what: str) -> Schema:
@@ -473,7 +484,7 @@ class WindowedStream(WindowedEvents):
     def _columns(self, schema: Schema) -> pa.Schema:
         return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
 
-    def _results(self, schema: Schema) -> pa.Schema:
+    def result_columns(self, schema: Schema) -> pa.Schema:
         """Return the checked result columns, which follow the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)
@@ -481,7 +492,8 @@ class WindowedStream(WindowedEvents):
         for name in columns.names:
             if find_taken(name) is not None:
                 raise InvalidPlanError(
-                    f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
+                    f"the schema has a column {name!r}: which outputs have already. Rename it, or leave it out and do not "
+                    f"return it"
                 )
         doubled = naming.doubled(columns.names)
         if doubled is not None:
@@ -504,7 +516,7 @@ class LookBackResult(WindowedResult):
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
         raise InvalidPlanError(
-            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
+            "top ranks the keys of a window, but in a look-back each row has its own window. Rank the rows of .main with Spark"
         )
 
 
@@ -541,7 +553,7 @@ def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[st
     find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
     if keep is not None:
         if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-            raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
+            raise InvalidPlanError(f"keep needs the names of columns, got {keep!r}")
         wanted = []
         for name in keep:
             name_of_column = find(name)
@@ -551,5 +563,5 @@ def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[st
     names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
     reserved = [name for name in names if find_reserved(name) is not None]
     if reserved:
-        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results may have such a column too: rename it first")
+        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results may have one, too. Rename it first")
     return names

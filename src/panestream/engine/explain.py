@@ -77,7 +77,7 @@ def explain_plan(
 def _streams(plan: WindowPlan) -> list[str]:
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
     if plan.pairs is not None and plan.operator.capabilities.has_windows:
-        lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once; outputs make pairs of them")
+        lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once, and outputs build the pairs")
     return lines
 
 
@@ -97,7 +97,7 @@ def _overlap(assigner: WindowAssigner) -> str:
         return f"{assigner!r}: the slide is longer than the size, so rows between two windows belong to none"
     fewest, most = size // slide, -(-size // slide)
     overlap = f"{fewest} or {most}" if fewest < most else f"{most}"
-    return f"{assigner!r}: each row lies in {overlap} window{'s' if most > 1 else ''}"
+    return f"{assigner!r}: each row is in {overlap} window{'s' if most > 1 else ''}"
 
 
 def has_gaps(assigner: WindowAssigner) -> bool:
@@ -115,13 +115,14 @@ def _zones(plan: WindowPlan) -> list[str]:
 def _event_time(plan: WindowPlan) -> list[str]:
     lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
     late = f"late rows go to the output {_tags(plan.late_tags)}" if plan.late_tag else "late rows are counted and dropped"
+    late = late if plan.operator.capabilities.late_rows else "no row is late"
     invalid = (
         f"rows without event time go to the output {_tags(plan.invalid_tags)}"
         if plan.invalid_tag
         else "rows without event time fail the query"
     )
     if plan.event_time is None:
-        return ["none: the clock of the micro-batch stands in for it"]
+        return ["none: windows use the clock of the micro-batch"]
     closing = plan.watermark.closes_after
     if closing is None:
         return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
@@ -155,7 +156,7 @@ def _split(plan: WindowPlan) -> list[str]:
     if plan.split is None:
         return []
     parts = f"the rows of a key go to up to {min(plan.split.parts, plan.groups)} key groups, by {plan.split.by}"
-    return [f"{parts}; a window is put together when it fires"]
+    return [f"{parts}; a window is combined when it fires"]
 
 
 def _settings(plan: WindowPlan, chosen: int | None) -> list[str]:

@@ -43,7 +43,7 @@ FIRING_COLUMNS = (
 )
 """The columns that describe a firing: its kind, its number per key and window (from 0), and whether it is surely the last."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
-WAY_OUT = "Filter such rows out, or route them to an output of their own with .side_output_invalid(tag)"
+WAY_OUT = "Filter such rows out, or route them to a side output with .side_output_invalid(tag)"
 """The advice in errors about rows without usable event time."""
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """The column that classifies a changelog row: a new row, the old or the new values of a changed row, or a deleted row."""
@@ -276,7 +276,7 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
         ways.insert(
             0, f"The number of key groups is fixed when a checkpoint is born: .options(key_groups={saved.get(KEY_GROUPS)})."
         )
-    text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
+    text = f"{where} belongs to another plan. Changes (then -> now):\n" + "\n".join([*lines, *ways])
     raise PlanMismatchError(text, changed)
 
 
@@ -288,9 +288,9 @@ def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
     changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
     if changed:
         lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
-        way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/how-to/savepoints.md.)"
+        way = "Start with the old ones, or without saved state. (docs/how-to/savepoints.md lists the possible changes.)"
         if {"key", "event time"} & changed.keys():
-            way += " Columns are known by their names: rename one back before the windows (.withColumnRenamed)."
+            way += " Columns are identified by name. Rename a column back before the windows (.withColumnRenamed)."
         raise PlanMismatchError("\n".join(["the saved state belongs to another plan (then -> now):", *lines, way]), changed)
 
 
@@ -346,11 +346,14 @@ class Capabilities:
         fires_once: whether a window fires once, at the watermark, in the same micro-batch for all keys.
         fires_by_time: whether a window that gets no more rows is sure to fire by its end. None if user code decides.
         late_by_time: how far the watermark is past a row's own time when the row becomes late. None if its windows decide.
+        late_rows: whether rows can be late at all.
         evicts: whether an evictor takes rows out of windows, so that the state no longer has them.
         no_firings: why rows cannot have firing columns, or None if they can.
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
         uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
         shows_processing_time: whether user code may read the processing time, even if the windows do not depend on it.
+        holds_from: the result column with the instant from which a row holds, until the next row of its key. None if rows belong
+            to windows.
     """
 
     takes_rows: bool = False
@@ -360,11 +363,13 @@ class Capabilities:
     fires_once: bool = False
     fires_by_time: bool | None = True
     late_by_time: int | None = None
+    late_rows: bool = True
     evicts: bool = False
     no_firings: str | None = None
     no_changelog: str | None = None
     uses_processing_time: bool = False
     shows_processing_time: bool = False
+    holds_from: str | None = None
 
 
 def not_numbered(operator: str) -> str:
@@ -375,7 +380,7 @@ def not_numbered(operator: str) -> str:
 def not_kept(operator: str) -> str:
     """Return why an operator's rows are not changes of earlier ones."""
     others = "aligned windows and sessions of declared aggregates do"
-    return f"{operator} keep no results that a later one could take the place of: {others}"
+    return f"{operator} do not keep results that a later result could replace: {others}"
 
 
 class OperatorSpec(ABC):

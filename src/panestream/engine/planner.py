@@ -20,6 +20,7 @@ from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.operators.panes.filling import FilledPaneSpec, filled_panes_rule
 from panestream.engine.operators.panes.operator import PaneSpec, panes_rule
 from panestream.engine.operators.predicates import predicates_rule
+from panestream.engine.operators.rolling.operator import rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.operator import sessions_rule
@@ -58,28 +59,28 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
     if len(distinct) != 1:
         have = "there is none" if not distinct else f"these are of {', '.join(distinct)}"
         raise InvalidPlanError(
-            f"split_distinct splits the values of one count_distinct, {have}: all else is small before the shuffle already; "
-            "of several expressions take a query each, or approx_count_distinct"
+            f"split_distinct splits the values of one count_distinct, {have}: all other aggregates are small before the "
+            f"shuffle. For several expressions use a query each, or approx_count_distinct"
         )
     (by,) = distinct
     others = [one for one in aggregates if type(one) not in _TOGETHER]
     if others:
         raise InvalidPlanError(
-            f"split_distinct cannot put the parts of {', '.join(map(repr, others))} together: beside count_distinct it takes "
-            "count, sum, min and max; of a mean take sum and count, for others a query of their own"
+            f"split_distinct cannot combine the parts of {', '.join(map(repr, others))} with count_distinct, only count, sum, "
+            f"min and max. Replace a mean by sum and count, and compute other aggregates in another query"
         )
     if isinstance(operator, FilledPaneSpec):
         raise InvalidPlanError("split_distinct and fill do not go together: leave one of them out, or fill the stored results")
     if not isinstance(operator, PaneSpec) or not operator.capabilities.fires_once or operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
-            "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or "
-            "cumulating windows of event time that fire once (default trigger, no allowed lateness); these "
+            "split_distinct combines a window when it fires in all key groups at once. It needs tumbling, sliding or "
+            "cumulating windows of event time that fire once (default trigger, no allowed lateness), but these "
             f"{'fire again' if isinstance(operator, PaneSpec) else f'run as {operator.name}'}"
         )
     return Split(parts, by, {one.name: _TOGETHER[type(one)] for one in aggregates})
 
 
-COLUMNS_ONLY: Sequence[Rule] = (filled_panes_rule, look_back_rule, predicates_rule)
+COLUMNS_ONLY: Sequence[Rule] = (filled_panes_rule, look_back_rule, predicates_rule, rolling_rule)
 """Rules for windows that no other operator runs. They come first and refuse queries that they cannot run."""
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Rules tried in turn; the first that recognises the windows and the function decides."""

@@ -76,9 +76,9 @@ def _plain(trigger: Trigger, window: WindowSpec) -> Trigger | str:
     if isinstance(trigger, Repeatedly):
         return _repeated(trigger.inner, window)
     if not isinstance(trigger, AfterWatermark):
-        return f"{type(trigger).__name__} is asked row by row"
+        return f"{type(trigger).__name__} runs row by row"
     if not window.assigner.is_event_time or isinstance(window.assigner, GlobalWindows):
-        return "the watermark says nothing of such windows"
+        return "the watermark does not apply to such windows"
     late, early = trigger.late_firings, trigger.early_firings
     # Without allowed lateness no row comes after the end.
     if window.allowed_lateness and late is None:
@@ -106,7 +106,7 @@ def _repeated(inner: Trigger, window: WindowSpec) -> Trigger | str:
     if type(inner) is AfterWatermark and inner.late_firings is None:
         # A restarted trigger fires at every row after the end.
         return _plain(inner.late(AfterCount(1)), window)
-    return f"{inner!r} is asked row by row" if isinstance(inner, Composition) else inner
+    return f"{inner!r} runs row by row" if isinstance(inner, Composition) else inner
 
 
 def _at_every_row(trigger: Trigger | None) -> bool:
@@ -133,7 +133,7 @@ def told(window: WindowSpec, *, columnar: bool) -> list[str]:
     return lines
 
 
-PYTHON = "a function of the user's own in Python"
+PYTHON = "a user function in Python"
 """The reason why operators on columns of aggregates cannot run a query."""
 
 
@@ -229,7 +229,7 @@ def _why_not(window: WindowSpec) -> list[str]:
     if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():
         reasons.append(f"fire once, at the watermark: leave out the trigger {window.trigger!r}")
     if window.evictor is not None:
-        reasons.append(f"keep no elements to evict: leave out {window.evictor!r}")
+        reasons.append(f"do not keep elements to evict. Leave out {window.evictor!r}")
     if window.allowed_lateness:
         reasons.append("emit no result twice: leave out allowed_lateness, and let the watermark wait longer")
     if window.every_firing:

@@ -114,7 +114,7 @@ class Lateness:
         if not 0 < share <= 1:
             raise InvalidPlanError(f"the share of rows to keep is a number above 0 and up to 1, got {share!r}")
         if not self.rows:
-            raise InvalidPlanError("no row has an event time: no delay can be told")
+            raise InvalidPlanError("rows without event times do not have a delay")
         return timedelta(microseconds=self.completeness.delay_for(share))
 
     def share(self, delay: Duration) -> float:
@@ -188,7 +188,7 @@ class Lateness:
         parts = [f"<p>{self.sentence}</p>", facts(told)]
         if self.costs:
             parts += picture(
-                "What a delay keeps, and what waits for it", self._plot(), "pip install 'panestream[insight]' draws it"
+                "Rows that a delay keeps, and open windows", self._plot(), "pip install 'panestream[insight]' draws it"
             )
             parts.append(table(self.table, titled=False))
         return "\n".join(parts)

@@ -79,7 +79,7 @@ def head(summary: Summary) -> list[tuple[str, str]]:
     if "key" in summary.filters and not any((summary.windows, summary.elements, summary.user_state, summary.timers)):
         # A misspelled name of the only key column looks like a value.
         names = printable(listed([name for name, _ in plan.key]))
-        lines.append(("found", f"nothing of such a key; a key is asked for as column=value (key columns: {names})"))
+        lines.append(("found", f"this key has no state; write a key as column=value (key columns: {names})"))
     return [*lines, *_times(summary), *_counts(summary)]
 
 
@@ -103,11 +103,11 @@ def _counts(summary: Summary) -> list[tuple[str, str]]:
     endless = f", {number(summary.timeless)} without end" if summary.timeless else ""
     lines = [("open", f"{many(summary.windows, 'window')}{known}{rows}{endless}{fire}")]
     if summary.plan.split:
-        lines.append(("", "the values of a key lie in several key groups: its windows count in each of them"))
+        lines.append(("", "the values of a key are in several key groups, and its windows count in each of them"))
     if summary.elements:
         lines.append(("kept", f"{many(summary.elements, 'element')} for functions and evictors"))
     if summary.late_dropped is not None:
-        lines.append(("late rows", f"{number(summary.late_dropped)} dropped so far"))
+        lines.append(("late rows", f"{number(summary.late_dropped)} dropped"))
     lines.append(("state", size(summary.bytes)))
     return lines
 
@@ -300,7 +300,7 @@ _WINDOWS = (
     Column("from", time=True),
     Column("to", time=True),
     Column("rows", numeric=True),
-    Column("results as they stand"),
+    Column("results so far"),
     Column("firings"),
     Column("due", time=True),
     Column("goes", wide_only=True, time=True),

@@ -136,14 +136,14 @@ def lateness(
 
 def _rows_request(df: object, event_time: object, order: Sequence[object], request: LatenessRequest) -> LatenessRequest:
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"lateness wants a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
+        raise InvalidPlanError(f"lateness needs a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
     if not isinstance(event_time, (str, Column)):
         raise InvalidPlanError(
-            f"lateness wants the column of the event time, e.g. lateness(df, 'ts', 'arrived'); got {event_time!r}"
+            f"lateness needs the column of the event time, e.g. lateness(df, 'ts', 'arrived'); got {event_time!r}"
         )
     if not order:
         raise InvalidPlanError(
-            "lateness wants what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
+            "lateness needs what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
         )
     return replace(request, event_time=event_time)
 
@@ -224,8 +224,8 @@ def _windows(request: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
         reasons = ["they are not of event time: nothing is late by the clock"]
     if reasons:
         raise InvalidPlanError(
-            f"lateness knows when rows are late for tumbling, sliding and cumulating event-time windows: {'; '.join(reasons)}. "
-            "Leave the windows out, and every row behind the watermark is counted as late"
+            f"lateness supports tumbling, sliding and cumulating event-time windows: {'; '.join(reasons)}. "
+            "Without windows it counts every row older than the watermark as late"
         )
     windows = pane_grid(assigner).windows
     sizes = [
@@ -321,7 +321,7 @@ def _facts(request: LatenessRequest) -> list[tuple[str, str]]:
     ]
     if request.partition is not None:
         lines.append(("time by", "source partition, the smallest counts"))
-    windows = "none: a row is late as soon as it is behind the watermark" if request.windows is None else repr(request.windows)
+    windows = "none: rows older than the watermark are late" if request.windows is None else repr(request.windows)
     lines.append(("windows", windows))
     if request.lateness:
         lines.append(("lateness", f"windows take rows for {format_duration(request.lateness)} after their end"))

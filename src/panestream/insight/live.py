@@ -175,7 +175,7 @@ def live(query: RunningQuery, *, every: float = 1.0, seconds: float | None = Non
         PanestreamError: the error of the query, as raised by :meth:`RunningQuery.await_termination`.
     """
     if not isinstance(query, RunningQuery):
-        raise InvalidPlanError(f"live wants the query that start() gave, got {type(query).__name__}")
+        raise InvalidPlanError(f"live needs the query that start() gave, got {type(query).__name__}")
     if not every > 0:
         raise InvalidPlanError(f"every must be a positive number of seconds, got {every!r}")
     view, until = View.of(query), None if seconds is None else time.monotonic() + seconds

@@ -208,7 +208,7 @@ _OUTCOMES = {
     FAILED: "failed",
     RUNNING: "still running when this was written",
 }
-_NO_PICTURE = "without matplotlib there are no pictures: pip install 'panestream[insight]'"
+_NO_PICTURE = "pictures need matplotlib: pip install 'panestream[insight]'"
 MAX_PARTITIONS = 30
 MAX_GROUPS = 16
 
@@ -228,7 +228,7 @@ def body(run: RecordedRun) -> str:
     total, points = run.points.total, run.points.points
     parts = [f"<h1>{escape(printable(run.name, 400))}</h1>", facts([*_outcome(run), *run.told, *_counts(total)])]
     if total is None:
-        parts.append("<p>No micro-batch of this run is known: there is nothing to draw.</p>")
+        parts.append("<p>This run has no known micro-batch to draw.</p>")
     else:
         parts += picture("Throughput", draw_throughput(points), _NO_PICTURE)
         parts.append(table(_slowest(run), titled=False))

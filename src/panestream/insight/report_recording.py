@@ -20,7 +20,7 @@ from panestream.insight.report_points import ObservedDelays, closes, observed_in
 from panestream.spark.progress.listening import ProgressListener, QueryRun
 from panestream.spark.progress.micro_batch import BatchProgress
 
-_log = logging.getLogger("panestream.report")
+_log = logging.getLogger("panestream.insight.report")
 _SECRET = ("password", "secret", "token", "credential", "sasl", "key")
 _SHOWN = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone", "spark.master", "spark.driver.memory")
 
@@ -37,8 +37,8 @@ class RunReport(ProgressListener):
         report.write("run.html")
 
     It keeps a few hundred points and bins, however long the query runs, and works in classic Spark and through Spark Connect. Its
-    errors never fail a query. They are logged (logger ``panestream.report``), and the page mentions that data is missing. A
-    notebook shows the report, also while the query runs.
+    errors never fail a query. They are logged (logger ``panestream.insight.report``), and the page mentions that data is missing.
+    A notebook shows the report, also while the query runs.
 
     Args:
         name: the query to record, as in ``start(name=...)``. None records the first query of the session that makes progress.

@@ -360,6 +360,15 @@ class Timeline:
 
     Attributes:
         layouts: the contents and their positions, one for each query.
+
+    Examples:
+        >>> import panestream as pst
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, traced=True)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> pst.tools.timeline(harness).svg()[:4]
+        '<svg'
     """
 
     def __init__(self, layouts: tuple[Layout, ...], titles: tuple[str, ...]) -> None:
@@ -441,12 +450,12 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
     """
     traces = [_trace_of_key(trace_of(source), key) for source in sources]
     if not traces:
-        raise InvalidPlanError("timeline wants at least one harness made with traced=True, or a trace")
+        raise InvalidPlanError("timeline needs at least one harness made with traced=True, or a trace")
     if titles and len(titles) != len(traces):
         raise InvalidPlanError(f"timeline has {len(traces)} pictures and {len(titles)} titles: give one for each")
     if len({(by_clock(trace), trace.in_microseconds) for trace in traces}) > 1:
         raise InvalidPlanError(
-            "these have no time axis in common: event time and the clock, or microseconds and other numbers. Draw them apart"
+            "these do not share a time axis: event time and the clock, or microseconds and other numbers. Draw them apart"
         )
     spans = [span_of(trace) for trace in traces]
     span = min(first for first, _ in spans), max(last for _, last in spans)

@@ -50,7 +50,7 @@ def check_paths(loaded: LoadedJob) -> None:
         if path is None or not is_local(path) or not stream.source.reads_files or stream.source.is_pattern:
             continue
         if not Path(path).exists():
-            place.at(*where, "source", "path").note(f"there is nothing at {path}")
+            place.at(*where, "source", "path").note(f"{path} does not exist")
     place.finish()
 
 
@@ -321,7 +321,7 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
     path = (*where, "event_time", "timezone")
     if _at_key(loaded, path, spark.range(1).select(probe.isNull()).collect)[0][0]:
         place = loaded.place(*path)
-        place.note(f"Spark knows no time zone {zone!r}")
+        place.note(f"Spark does not have the time zone {zone!r}")
         place.finish()
 
 
@@ -329,7 +329,7 @@ WORDS: Mapping[str, str] = {
     "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",
     "keep them with .side_output_late_data('late') and start(late=...)": "keep them in a [sinks.late]",
     "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",
-    " (Said once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
+    " (Shown once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
 }
 """Phrases of the library's messages, with their equivalents in a job file."""
 
@@ -338,7 +338,7 @@ FORMS: Mapping[str, str] = {
     r"\.pairs\(suffixes=\('', '_right'\)\), or rename one before pst\.stream\(df\), df\.withColumnRenamed\((.*?), \.\.\.\)": (
         r"right_suffix = '_right', or rename one by source.select"
     ),
-    r"rename it before pst\.stream\(df\)": "rename it by source.select",
+    r"[Rr]ename it before pst\.stream\(df\)": "Rename it by source.select",
 }
 """Patterns of phrases with variable parts, with their equivalents in a job file."""
 

@@ -62,32 +62,32 @@ class Mode(str, Enum):
 JobFile = Annotated[Path, typer.Argument(help="The job file: .toml, .yaml or .yml.", show_default=False)]
 Input = Annotated[Path | None, typer.Option("--input", help="Read this file or folder instead of source.path.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Write all outputs and the checkpoint below this folder.")]
-ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Run as a stream or as a batch, whatever the file says.")]
-Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Remember progress in this folder instead.")]
+ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Run as a stream or as a batch instead of the mode in the file.")]
+Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Use this folder as checkpoint.")]
 MetricsPort = Annotated[
     int | None,
-    typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port; 0: any that is free."),
+    typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port. 0 chooses a free port."),
 ]
-StoredState = Annotated[
-    str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
-]
-Batch = Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")]
+StoredState = Annotated[str, typer.Argument(help="A checkpoint (its job may run or not) or a savepoint.", show_default=False)]
+Batch = Annotated[int | None, typer.Option("--batch", help="The state after this micro-batch instead of the last.")]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. For several: again."),
+    typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. Repeat it for several."),
 ]
 Remote = Annotated[str | None, typer.Option("--remote", help="The Spark Connect server to use, sc://HOST:PORT.")]
 Savepoint = Annotated[
     str | None,
-    typer.Option("--savepoint", help="Start from this savepoint, on a checkpoint that is new (a folder or a URL)."),
+    typer.Option("--savepoint", help="Start a new checkpoint from this savepoint (a folder or a URL)."),
 ]
 AllowIncomplete = Annotated[
     bool,
-    typer.Option("--allow-incomplete", help="With --savepoint: take new aggregates of which no result says that they lack rows."),
+    typer.Option(
+        "--allow-incomplete", help="With --savepoint: accept new aggregates although their first results lack rows unmarked."
+    ),
 ]
 Report = Annotated[
     Path | None,
-    typer.Option("--report", help="Write a page about the run to this file, also when it fails or is stopped."),
+    typer.Option("--report", help="Write a page about the run to this file, even if the run fails or is stopped."),
 ]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
 
@@ -102,7 +102,7 @@ def _version(wanted: bool) -> None:
 def panestream(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """All of Flink's window machinery for PySpark: job files, checked, explained and run."""
@@ -174,12 +174,12 @@ def inspect(
     batch: Batch = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", help="Only this key: COLUMN=VALUE, or VALUE; \\N is null. For several columns: again."),
+        typer.Option("--key", help="Only this key: COLUMN=VALUE, or VALUE. \\N is null. Repeat it for several key columns."),
     ] = None,
     window: Annotated[
-        list[str] | None, typer.Option("--window", help="Only windows that hold this time (UTC), or of the kind of this name.")
+        list[str] | None, typer.Option("--window", help="Only windows that contain this time (UTC), or windows of this label.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, max=10_000, help="How many of each list.")] = 10,
+    most: Annotated[int, typer.Option("--most", min=1, max=10_000, help="The largest number of entries in each list.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page with pictures to this file instead.")] = None,
     conf: Conf = None,
@@ -202,18 +202,20 @@ def why(
     *,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", help="Of this key: COLUMN=VALUE, or VALUE; \\N is null. For several columns: again."),
+        typer.Option("--key", help="The key: COLUMN=VALUE, or VALUE. \\N is null. Repeat it for several key columns."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", help="The event time of the row: which windows have it, and is it late by now? (UTC)"),
+        typer.Option("--time", help="The event time of a row (UTC): which windows contain it, and is it late now?"),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option("--window", help="When the window starts (UTC): is it open, what is in it, when is it due?"),
+        typer.Option("--window", help="The start of a window (UTC): is it open, what does it contain, when does it fire?"),
     ] = None,
     batch: Batch = None,
-    most: Annotated[int, typer.Option("--most", min=1, max=100_000, help="How many windows and kept rows are looked at.")] = 1000,
+    most: Annotated[
+        int, typer.Option("--most", min=1, max=100_000, help="The largest number of windows and stored rows to read.")
+    ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     conf: Conf = None,
     remote: Remote = None,
@@ -232,7 +234,7 @@ def why(
 @app.command()
 def savepoint(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint: a folder or a URL.", show_default=False)],
-    folder: Annotated[str, typer.Argument(help="Where the savepoint is to be: nothing may be there yet.", show_default=False)],
+    folder: Annotated[str, typer.Argument(help="The folder of the new savepoint, which must not exist.", show_default=False)],
     *,
     batch: Batch = None,
     conf: Conf = None,
@@ -249,10 +251,10 @@ def savepoint(
 
 @app.command()
 def compact(
-    path: Annotated[str, typer.Argument(help="The folder of a file sink, as the sink has it.", show_default=False)],
+    path: Annotated[str, typer.Argument(help="The folder of a file sink, as in its configuration.", show_default=False)],
     *,
-    file_bytes: Annotated[int, typer.Option("--file-bytes", min=1, help="About how large files become.")] = 256 << 20,
-    grace: Annotated[float, typer.Option("--grace", min=0, help="For how many seconds what was replaced stays.")] = 10.0,
+    file_bytes: Annotated[int, typer.Option("--file-bytes", min=1, help="The approximate size of the new files.")] = 256 << 20,
+    grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds to keep replaced files.")] = 10.0,
     conf: Conf = None,
     remote: Remote = None,
     show_traceback: Traceback = False,
@@ -455,7 +457,7 @@ def examples_folder() -> Path:
     for place in (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples"):
         if (place / "hot_items.toml").is_file():
             return place
-    raise JobError("this installation has no examples: they are in the wheel and in the sdist of panestream")
+    raise JobError("this installation lacks the examples, which are in panestream's wheel and sdist")
 
 
 def known_examples() -> Mapping[str, str]:
@@ -489,7 +491,7 @@ def _copy_example(name: str, into: Path, console: PipeConsole) -> None:
     wanted = [source, *_imported(source)]
     taken = [into / each.name for each in wanted if (into / each.name).exists()]
     if taken:
-        raise JobError(f"{taken[0]} is there already: name another folder, or remove it")
+        raise JobError(f"{taken[0]} exists. Give another folder, or remove it")
     try:
         into.mkdir(parents=True, exist_ok=True)
         for each in wanted:

@@ -78,17 +78,14 @@ def find(spec: FunctionSection, folder: Path, place: DocumentPlace) -> LoadedFun
     try:
         home = _home(top, folder)
         if home is None and top in sys.stdlib_module_names:
-            place.wrong(
-                f"{top!r} is a module of Python's own: a function over the rows of windows is one of yours, in a file beside the "
-                "job file or in a package"
-            )
+            place.wrong(f"{top!r} is a module of Python. Name a user function, in a file next to the job file or in a package")
         module = _imported(module_name, folder, home, place)
         if not hasattr(module, name):
             known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
             place.wrong(f"{module_name} has no {name!r}; {did_you_mean(name, known)}")
         value = getattr(module, name)
         if not callable(value) and not hasattr(value, "process") and not hasattr(value, "apply"):
-            place.wrong(f"{spec.function} is no function, but {shown(value)}")
+            place.wrong(f"{spec.function} is not a function, but {shown(value)}")
         return LoadedFunction(_made(value, spec.function, place), home)
     except InvalidValue:
         place.finish()
@@ -116,7 +113,7 @@ def _imported(name: str, folder: Path, home: Path | None, place: DocumentPlace) 
         place.wrong(f"importing {name} fails: {type(error).__name__}: {error}")
     file = getattr(module, "__file__", None)
     if home is not None and (file is None or not Path(file).resolve().is_relative_to(folder.resolve())):
-        place.wrong(f"{home.name} beside the job file has the name of a module that is loaded already, from {file}: rename it")
+        place.wrong(f"{home.name} next to the job file has the name of a loaded module, {file}. Rename it")
     return module
 
 

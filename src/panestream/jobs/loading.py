@@ -15,7 +15,7 @@ from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_docum
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import CONTROL, DocumentPlace, InvalidValue, section
 from panestream.jobs.streams import Stream
-from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
+from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, ROLLING
 from panestream.spark.places import file_place, is_below, is_hidden
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
         data["mode"] = overrides.mode
     if overrides.input is not None:
         if "left" in data or "right" in data:
-            raise JobError(f"{document.path}: --input is for jobs of one source, and this one has two: write their paths there")
+            raise JobError(
+                f"{document.path}: --input is for jobs with one source, but this job has two. Write the paths in the file"
+            )
         source = data.setdefault("source", {})
         if isinstance(source, dict):
             source["path"] = str(overrides.input.resolve())
@@ -123,7 +125,7 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
         every = sinks.items() if isinstance(sinks, dict) else ()
         files = [(tag, sink) for tag, sink in every if isinstance(sink, dict) and "path" in sink]
         if not files:
-            raise JobError(f"{document.path}: --output is for sinks that write files, and this job has none")
+            raise JobError(f"{document.path}: --output is for sinks that write files, but this job does not have any")
         for tag, sink in files:
             sink["path"] = str((overrides.output / str(tag)).resolve())
         # A new output with the old checkpoint would contain only later results.
@@ -160,11 +162,16 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
     """Note contradictions between sections that are valid by themselves."""
     given = [name for name in FUNCTIONS_OF_ROWS if getattr(job, name)]
     if len(given) > 1:
-        place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
+        place.at(given[1]).note(f"{given[0]!r} processes the rows of a window already. Keep one of them")
     if job.left is None:
         for tag in ("late", "invalid"):
             both = [f"{tag}_{side}" for side in SIDES]
-            _refuse(job.sinks, both, place.at("sinks"), f"is of two streams, [left] and [right]; of one it is sinks.{tag}")
+            _refuse(
+                job.sinks,
+                both,
+                place.at("sinks"),
+                f"is for jobs with two streams, [left] and [right]. With one stream write sinks.{tag}",
+            )
     else:
         _check_two(job, place)
     if job.interval_join is None:
@@ -226,7 +233,7 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
     for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
         lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
         if len(lacking) == 1:
-            place.at(*lacking).note(f"has no [{name}], and the other stream has one: give it to both, or to neither")
+            place.at(*lacking).note(f"has no [{name}], but the other stream does. Give it to both, or to neither")
     closing = [where for where, one in job.streams if one.watermark and one.watermark.closing_after]
     if len(closing) == 1:
         place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
@@ -237,7 +244,7 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
 def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
     """Note keys and sinks that need one row for each key and window; joins emit several."""
     if job.join is not None:
-        _refuse(job, ("changelog", "top"), place, "is of one row for each key and window, and a join has many: leave it out")
+        _refuse(job, ("changelog", "top"), place, "needs one row for each key and window, but a join has many. Leave it out")
     sink = job.sinks.main
     if sink.kind.by_key or sink.compacted:
         place.at("sinks", "main").note(
@@ -246,10 +253,10 @@ def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
 
 
 def _check_no_windows(job: Job, place: DocumentPlace) -> None:
-    _refuse(job, _OF_WINDOWS, place, "is about windows, and [interval_join] has none: leave it out")
+    _refuse(job, _OF_WINDOWS, place, "is about windows, but [interval_join] does not have windows. Leave it out")
     if job.trigger.fire_at_end:
         place.at("trigger", "fire_at_end").note(
-            "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
+            "closes windows, but [interval_join] does not have windows. Leave it out (a row without a partner comes when the "
             "watermark has passed its interval)"
         )
 
@@ -259,14 +266,12 @@ def _check_panes(job: Job, place: DocumentPlace) -> None:
     if job.windows:
         place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
     elif job.window is not None and (job.window.type not in _OF_TILES or job.window.time != "event"):
-        place.at("window", "type").note(
-            "tiles are of slices of event time: tumbling windows, or those of a calendar, with time = 'event'"
-        )
+        place.at("window", "type").note("tiles need slices of event time: tumbling or calendar windows with time = 'event'")
     elif job.window is not None and job.window.slide is not None:
         place.at("window", "slide").note("tiles do not overlap: leave it out")
     if job.firing is not None:
-        place.at("firing").note("a tile goes out when its slice is over, and again for late rows: leave it out")
-    _refuse(job, ("top", "every_firing"), place, "is of results, and a tile holds what aggregates keep: leave it out")
+        place.at("firing").note("a tile is emitted when its slice ends, and again for late rows. Leave it out")
+    _refuse(job, ("top", "every_firing"), place, "is about results, but tiles hold partial aggregates. Leave it out")
 
 
 def _check_windows(job: Job, place: DocumentPlace) -> None:
@@ -278,7 +283,7 @@ def _check_windows(job: Job, place: DocumentPlace) -> None:
         place.at("fill").note("is for the aggregates of one stream, [aggregate]: leave it out")
     looking_back = [spec.type == LOOK_BACK for _, spec in job.every_window]
     if job.keep is not None and not any(looking_back):
-        place.at("keep").note("is for look-backs, whose results are of rows: a window has no row of its own")
+        place.at("keep").note("is for look-backs, whose results belong to rows. Windows do not have a row")
     for where, spec in job.every_window if job.windows and not all(looking_back) else ():
         if spec.type not in ALIGNED:
             place.at(*where, "type").note(
@@ -291,7 +296,7 @@ def _check_windows(job: Job, place: DocumentPlace) -> None:
         place.at("windows").note("is empty: give at least one [windows.LABEL]")
     kind = None if job.window is None else job.window.type
     if kind == "global" and job.firing is None:
-        place.at("window", "type").note("a global window never fires by itself: say when in [firing]")
+        place.at("window", "type").note("a global window never fires by itself. Set a trigger in [firing]")
     if kind == "count" and job.firing is not None:
         place.at("firing").note("a count window fires by its count; did you mean window.type = 'global'?")
 
@@ -304,21 +309,30 @@ def _check_windows_of_two(job: Job, place: DocumentPlace) -> None:
         place.at("window", "type").note(
             "rows of two streams are not counted together; did you mean 'global', with trigger = 'count' in [firing]?"
         )
+    if kind == ROLLING and job.join is not None:
+        place.at("window", "type").note("rolling windows compute aggregates: write [[aggregate]] instead of [join]")
     if kind == LOOK_BACK:
         place.at("window", "type").note("looks back over one stream; of two, [interval_join] has the rows around each row")
 
 
 def _check_outputs(job: Job, place: DocumentPlace) -> None:
     outputs = [each.name for each in job.aggregate]
-    if job.top is not None and job.aggregate and job.top.by not in outputs:
+    if job.top is not None and job.window is not None and job.window.type == ROLLING:
+        place.at("top").note("ranks the keys of a window that fires, and rolling values change key by key: leave it out")
+    elif job.top is not None and job.aggregate and job.top.by not in outputs:
         place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
     if job.top is not None:
-        _refuse(job, ("with_firing", "changelog"), place, "does not go with [top]: a window's top is all there is of it")
+        _refuse(
+            job,
+            ("with_firing", "changelog"),
+            place,
+            "cannot be combined with [top]: a top replaces the other results of its window",
+        )
     _check_keys(job, place)
     taken = job.made_columns.union(job.keys)
     for each in outputs:
         if each in taken:
-            place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
+            place.at("aggregate").note(f"the output has a column {each!r} already. Give the aggregate another 'alias'")
     if "keys" in job.sinks.main.kind.keys.split() and job.sinks.main.keys is None:
         for each in job.keys:
             if not each.isidentifier():
@@ -334,7 +348,7 @@ def _check_keys(job: Job, place: DocumentPlace) -> None:
             if each in seen:
                 at.note(f"{each!r} is given twice")
             elif each in taken:
-                at.note(f"the results have a column {each!r} of their own: write '{each} AS my_{each}'")
+                at.note(f"the results have a column {each!r} already. Write '{each} AS my_{each}'")
             seen.add(each)
 
 
@@ -346,11 +360,11 @@ def _check_closing(job: Job, place: DocumentPlace) -> None:
             continue
         at = place.at(*where, "watermark", "closing_after")
         if one.processing_time is not None:
-            at.note("goes by the clock, which [processing_time] takes from rows: leave out one")
+            at.note("needs the clock, but [processing_time] reads the clock from rows. Leave out one")
         elif job.trigger.every is None and not job.trigger.fire_at_end:
             at.note(
-                "waits for silence in a query that runs on: trigger.every = '10 seconds'; of one that ends, "
-                "trigger.fire_at_end = true closes the windows"
+                "needs a query that keeps running, trigger.every = '10 seconds'. In a query that ends, trigger.fire_at_end = "
+                "true closes the windows"
             )
 
 
@@ -364,8 +378,8 @@ def _check_processing_time(job: Job, place: DocumentPlace) -> None:
     waits = uses_processing_time and not given and job.mode == "stream"
     if waits and "availableNow" in job.trigger.spark:
         place.at("trigger").note(
-            "windows that wait for the clock keep a query running: say how often, every = '1 second', and stop it yourself; "
-            "or once = true; or take the clock from a column, [processing_time]"
+            "windows that wait for the clock keep a query running. Set every = '1 second' and stop it yourself, or once = true, "
+            "or read the clock from a column, [processing_time]"
         )
 
 
@@ -383,11 +397,11 @@ def _check_paths(
         for source, path in sources.items():
             if _is_read(path, folder):
                 place.at(*where).note(
-                    f"lies in what {_dotted(source)} reads ({path}): the job would read what it writes. {_SIDE_BY_SIDE}"
+                    f"is inside of the input of {_dotted(source)} ({path}), so the job would read its own output. {_SIDE_BY_SIDE}"
                 )
             elif is_below(file_place(path), folder):
                 place.at(*where).note(
-                    f"is a folder in which {_dotted(source)} lies ({path}): whoever reads the one would find the other's files. "
+                    f"is a folder that contains {_dotted(source)} ({path}): readers of one would find files of the other. "
                     f"{_SIDE_BY_SIDE}"
                 )
     known = list(written.items())
@@ -395,8 +409,8 @@ def _check_paths(
         for other, there in known[:position]:
             if is_below(folder, there) or is_below(there, folder):
                 place.at(*where).note(
-                    f"and {_dotted(other)} lie one inside the other: whoever reads the outer folder would find the inner one's "
-                    f"files. {_SIDE_BY_SIDE}"
+                    f"and {_dotted(other)} are nested: readers of the outer folder would find files of the inner folder. "
+                    f"{_SIDE_BY_SIDE}"
                 )
 
 

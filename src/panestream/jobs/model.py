@@ -34,7 +34,8 @@ from panestream.jobs.schema import (
 )
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
-from panestream.jobs.windows import FiringSection, WindowSection
+from panestream.jobs.windows import ROLLING, FiringSection, WindowSection
+from panestream.windowing.assigners.rolling import AS_OF
 from panestream.windowing.fill import METHODS
 from panestream.windowing.time import to_micros
 
@@ -91,7 +92,7 @@ class TriggerSection(Section):
         if self.once and (self.available_now or self.every is not None):
             place.at("once").note("excludes 'available_now' and 'every': keep one of them")
         if self.available_now is False and self.every is None and not self.once:
-            place.at("available_now").note("without it, say how often: every = '10 seconds'")
+            place.at("available_now").note("without it, set every = '10 seconds'")
 
     @property
     def spark(self) -> dict[str, Any]:
@@ -116,9 +117,9 @@ class Metrics(Section):
 
     def check(self, place: DocumentPlace) -> None:
         if self.port is None and self.json_lines is None:
-            place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
+            place.note("is empty. Give port = 9464 for Prometheus, or json_lines = 'a file'")
         if self.port is not None and self.port > 65535:
-            place.at("port").note(f"there is no port {self.port}: they end at 65535")
+            place.at("port").note(f"{self.port} is too large for a port, the largest is 65535")
         if self.json_lines is not None and not is_local(self.json_lines):
             place.at("json_lines").note(f"must be a file of this machine, not {self.json_lines}")
 
@@ -224,11 +225,9 @@ class Job(Section):
             needed += ["event_time", "watermark"]
         elif two is None and "event_time" in given:
             needed.append("watermark")
-        hints = {
-            "join": "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
-        }
+        hints = {"join": "the two streams are not joined. Give [join], [interval_join] or a function, such as [apply]"}
         if "source" in given:
-            one = f"is missing: [{two}] is of jobs of two streams, and [source] of those of one: keep one of them"
+            one = f"is missing. Jobs with two streams have [{two}] and jobs with one have [source]: keep one of them"
             hints |= {side: f"{side!r} {one}" for side in SIDES}
         return {name: hints.get(name, "") for name in needed}
 
@@ -278,6 +277,8 @@ class Job(Section):
     def made_columns(self) -> set[str]:
         """The columns of the results that users cannot name themselves."""
         columns = {*RESERVED, *(("window",) if self.windows else ()), *(SIDES if self.left is not None else ())}
+        if self.window is not None and self.window.type == ROLLING:
+            columns |= {AS_OF}
         if self.panes:
             columns |= {"rows", "tile"}
         if self.with_firing:

@@ -67,7 +67,7 @@ class QuietSession(AbstractContextManager["SparkSession"]):
                 self.log.unlink(missing_ok=True)
 
     def _tell_log(self) -> None:
-        print(f"What Spark said is in {self.log}", file=sys.stderr)
+        print(f"Spark's log is {self.log}", file=sys.stderr)
 
 
 def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, str]:
@@ -160,11 +160,11 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
 
     if loaded.savepoint is None:
         if loaded.allow_incomplete:
-            raise JobError("--allow-incomplete says something of a savepoint: give --savepoint, too")
+            raise JobError("--allow-incomplete needs --savepoint")
         return loaded, {}
     job = loaded.job
     if job.mode != "stream":
-        raise JobError(f"{loaded.document.path}: a batch has no state: --savepoint is for streams")
+        raise JobError(f"{loaded.document.path}: --savepoint is for streams, but a batch does not have state")
     saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
     how: dict[str, Any] = {"savepoint": loaded.savepoint}
     if loaded.allow_incomplete:

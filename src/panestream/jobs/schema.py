@@ -54,7 +54,9 @@ class DocumentPlace:
         """Record a problem at this place and return."""
         line = self.document.line_of(self.where)
         if len(self.problems) == MAX_PROBLEMS:
-            self.problems.append((2**31, f"{self.document.path}: more than {MAX_PROBLEMS} problems, the rest is not shown"))
+            self.problems.append(
+                (2**31, f"{self.document.path}: more than {MAX_PROBLEMS} problems, of which these are the first")
+            )
             self.finish()
         prefix = f"{self.document.path}:{line}" if line else f"{self.document.path}"
         path = path_text(self.where)
@@ -347,8 +349,8 @@ def location(value: object, place: DocumentPlace) -> str:
         )
     if posixpath.normpath(word).split("/")[0] == "..":
         place.wrong(
-            f"leaves the folder of the job file, where paths begin: {shown(word)}. Write where it is, as an absolute path "
-            "or an address, or say it at the start: --input (of a job of one source), --output"
+            f"leaves the folder of the job file: {shown(word)}. Write an absolute path or an address, or give it at the start: "
+            f"--input (for jobs with one source), --output"
         )
     try:
         # resolve() follows links, so messages and checkpoints show the real places.
@@ -477,7 +479,7 @@ def option(value: object, place: DocumentPlace) -> str:
     """Read the name of an option; "path" is refused because sections have a key for it."""
     word: str = text(value, place)
     if word.strip().lower() in ("path", "paths"):
-        place.wrong("is no option here: where something is says the key 'path' of the section")
+        place.wrong("is not an option. Set 'path' in this section instead")
     return word
 
 

@@ -195,12 +195,12 @@ def _wrong_token(token: _Token, before: _Token, owners: list[str]) -> str | None
     """Return why a token is refused in any position, or None."""
     word = token.text.lower()
     if token.kind == "comment":
-        return f"it has a comment ({token.text}); write it behind a # on a line of its own in the job file"
+        return f"it has a comment ({token.text}); write it after a # on a separate line of the job file"
     if token.kind == "other":
         unclosed = ", and a quote does not end" if token.text in "'\"`" else ""
-        return f"{token.text!a} has no meaning in it outside of quotes{unclosed}"
+        return f"{token.text!a} is not allowed outside of quotes{unclosed}"
     if token.kind == "word" and word in _QUERY and not _is_harmless(word, before, owners):
-        return f"{word.upper()} begins a query. Join in a table that the job reads; a column of that name stands in backticks"
+        return f"{word.upper()} begins a query. Join in a table that the job reads; write a column of that name in backticks"
     return f"it has more than {_MAX_BRACKETS} open brackets" if len(owners) > _MAX_BRACKETS else None
 
 
@@ -208,7 +208,7 @@ def _wrong_type(function: str, argument: list[_Token]) -> str | None:
     text, end = (*argument, _Token("", ""), _Token("", ""))[:2]
     if _TYPES.fullmatch(text.text) and end.text in (",", ")"):
         return None
-    return f"{function}() takes types as plain text, such as 'a INT, b STRING' (in JSON they may hold SQL of their own)"
+    return f"{function}() takes types as plain text, such as 'a INT, b STRING' (in JSON they may contain SQL)"
 
 
 def _is_harmless(word: str, before: _Token, owners: list[str]) -> bool:

@@ -147,7 +147,7 @@ def _times(question: Question) -> dict[str, int]:
         return {name: micros_of_text(text)}
     except ValueError:
         option = "--time" if name == "at" else "--window"
-        raise JobError(f"{option} {text!r} is no time as 2026-01-31T10:00 (UTC, or with its zone)") from None
+        raise JobError(f"{option} {text!r} is not a time such as 2026-01-31T10:00 (UTC, or with its zone)") from None
 
 
 def _key_of(question: Question) -> Any:

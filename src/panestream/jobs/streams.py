@@ -108,7 +108,7 @@ class KafkaSource(Section):
         if self.key_format != "json" and self.key_schema is not None:
             place.at("key_schema").note(f"is for key_format 'json', not for {self.key_format!r}")
         if self.partitions is not None and self.pattern:
-            place.at("partitions").note("is of topics that are named: a pattern names none")
+            place.at("partitions").note("is for named topics, not for a pattern")
 
     def stream(
         self, spark: SparkSession, schema: str | None, options: Mapping[str, str], *, invalid: bool, batch: bool
@@ -221,15 +221,15 @@ class SourceSection(Section):
 
     def _check_table(self, place: DocumentPlace) -> None:
         if self.format == "table" and self.path is not None:
-            place.at("path").note("format 'table' takes no 'path': a table of the catalog has a name")
+            place.at("path").note("format 'table' does not support 'path': name a table of the catalog")
         if self.path is None and self.table is None:
             place.note(f"'table' is missing: format {self.format!r} needs it{'' if self.format == 'table' else ', or a path'}")
         if self.path is not None and self.table is not None:
             place.at("path").note("'table' and 'path' exclude each other: keep one of them")
         if self.schema is not None:
-            place.at("schema").note(f"format {self.format!r} takes no 'schema': the table says its columns")
+            place.at("schema").note(f"format {self.format!r} does not support 'schema': the table defines its columns")
         if self.format == "iceberg" and "maxfilespertrigger" in {given.lower() for given in self.options}:
-            place.at("options").note("Iceberg takes no 'maxFilesPerTrigger': write files_per_batch")
+            place.at("options").note("Iceberg does not support 'maxFilesPerTrigger': write files_per_batch")
 
     def __str__(self) -> str:
         if self.kafka is not None:
@@ -332,13 +332,13 @@ class Watermark(Section):
         if self.strategy != "bounded" and self.delay is not None:
             place.at("delay").note(f"is for strategy 'bounded', not for {self.strategy!r}")
         if self.strategy == "none" and (self.per_partition or self.idleness):
-            place.at("strategy").note("'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning")
+            place.at("strategy").note("strategy 'none' does not have watermarks: leave out 'per_partition' and 'idleness'")
         if self.closing_after is not None and to_micros(self.closing_after) % 1000:
             place.at("closing_after").note(f"must be whole milliseconds, as Spark's clock is, not {shown(self.closing_after)}")
         if self.strategy == "none" and self.closing_after is not None:
-            place.at("closing_after").note("moves the watermark, and strategy 'none' makes none")
+            place.at("closing_after").note("moves the watermark, but strategy 'none' does not have one")
         if self.max_ahead_of is not None and self.max_ahead is None:
-            place.at("max_ahead_of").note("says of what 'max_ahead' is: how far is missing, e.g. max_ahead = '1 hour'")
+            place.at("max_ahead_of").note("needs max_ahead, e.g. max_ahead = '1 hour'")
 
     @property
     def recipe(self) -> WatermarkStrategy:
@@ -397,7 +397,7 @@ class Stream(Section):
             columns. Results use the left names.
     """
 
-    elsewhere: ClassVar = {name: f"unknown key here; it is of both streams: write [{name}]" for name in _OF_JOB}
+    elsewhere: ClassVar = {name: f"unknown key here; it applies to both streams: write [{name}]" for name in _OF_JOB}
 
     source: SourceSection = setting(section(SourceSection))
     event_time: EventTime | None = setting(section(EventTime), None)
@@ -466,6 +466,6 @@ class IntervalJoinSection(_OfBoth):
     def check(self, place: DocumentPlace) -> None:
         lower, upper = to_micros(self.lower), to_micros(self.upper)
         if lower > upper:
-            place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}: exchange them")
+            place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}. Swap them")
         elif lower + self.lower_exclusive > upper - self.upper_exclusive:
-            place.at("lower").note("nothing lies between the bounds: include them, or move one")
+            place.at("lower").note("the interval is empty. Include its bounds, or move one")

@@ -25,6 +25,7 @@ from panestream.jobs.schema import (
     setting,
     shown,
     sql,
+    table,
     text,
 )
 from panestream.windowing import assigners, triggers
@@ -58,6 +59,11 @@ ALIGNED = (*EVEN, *_CALENDARS)
 LOOK_BACK = "look_back"
 """The kind that gives a result for each row; several of them can be combined."""
 
+ROLLING = "rolling"
+"""The kind that gives the current values of each key; its lengths have labels of their own."""
+
+_ALL_TIME = "all time"
+
 _KINDS: Mapping[str, str] = {
     "tumbling": "size! offset time",
     "sliding": "size! slide! offset time",
@@ -65,6 +71,7 @@ _KINDS: Mapping[str, str] = {
     "session": "gap gap_column gap_unit max_duration closed_by time",
     "predicates": "start end gap",
     "look_back": "size! following",
+    "rolling": "lengths! step!",
     "count": "size! slide",
     "global": "",
     "calendar_hours": "zone! size slide offset time",
@@ -88,6 +95,12 @@ def _step(value: object, place: DocumentPlace) -> str:
     return str(_CALENDAR_UNIT(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
 
+@reads('duration, not 0, or "all time"', {"type": "string"})
+def _length(value: object, place: DocumentPlace) -> str | None:
+    """Read the length of a rolling window; None is all time."""
+    return None if value == _ALL_TIME else str(duration(zero=False)(value, place))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSection(Section):
     """``[window]``: how rows of a key are grouped. ``[windows.LABEL]``: several kinds over the same rows.
@@ -95,13 +108,17 @@ class WindowSection(Section):
     Attributes:
         type: "tumbling", "sliding", "session", "count", or a calendar type. "cumulating" windows start together every ``size``
             and end every ``step``. "predicates" windows last from a ``start`` row to an ``end`` row. "look_back" is for each row
-            the rows of the ``size`` before it, and itself. "global" is one window without end, which needs [firing].
+            the rows of the ``size`` before it, and itself. "rolling" keeps the current values of each key over the last hour, the
+            last day or all time. "global" is one window without end, which needs [firing].
         time: "event", or "processing" for the clock.
         size: length of a window. It is a number of rows for count windows, the longest length for cumulating windows, and a
             number of units (by default 1) for calendar windows.
         slide: distance between window starts, for calendar windows in units. Count windows fire whenever this number of rows has
             arrived.
-        step: growth of cumulating windows, or the unit at whose end each calendar window ends.
+        step: growth of cumulating windows, or the unit at whose end each calendar window ends. For rolling windows the step
+            of time at which rows enter and leave.
+        lengths: rolling windows by label, such as ``{ 1h = "1 hour", ever = "all time" }``. Results have the label after their
+            names.
         offset: shift against the epoch (UTC), or for calendar windows the start of the day, week or month.
         following: how far a look-back also looks ahead.
         gap: time without rows that ends a session, or a predicate window without an ``end`` row.
@@ -129,14 +146,14 @@ class WindowSection(Section):
     hints: ClassVar = {
         ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
         ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
-        ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
+        ("tumbling", "slide"): "a tumbling window does not have a slide; did you mean type = 'sliding'?",
     }
     elsewhere: ClassVar = {
         **{
             name: f"is a key of the whole job: write {name} before the first [section]"
             for name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit")
         },
-        **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs into a section of its own, [firing]"),
+        **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs in the section [firing]"),
     }
 
     type: str = setting(choice(*_KINDS))
@@ -145,6 +162,7 @@ class WindowSection(Section):
     slide: str | int | None = setting(extent, None)
     step: str | None = setting(_step, None)
     offset: str | None = setting(duration(negative=True), None)
+    lengths: Mapping[str, str | None] | None = setting(table(text, _length), None)
     following: str | None = setting(duration(), None)
     gap: str | None = setting(duration(zero=False), None)
     gap_column: str | None = setting(sql, None)
@@ -215,6 +233,8 @@ class WindowSection(Section):
             return assigners.PredicateWindows.of(start=self.start, end=self.end, gap=self.gap)
         if self.type == LOOK_BACK:
             return assigners.LookBackWindows.of(str(self.size), self.following or "0 seconds")
+        if self.type == ROLLING:
+            return assigners.RollingWindows.of(self.lengths or {}, every=str(self.step))
         if self.type == "count":
             return CountWindows(*self.counts).parts[0]
         return self._sessions() if self.type == "session" else assigners.GlobalWindows.create()

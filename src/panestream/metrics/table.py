@@ -163,7 +163,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_late_rows",
         "counter",
-        "Rows that came too late for all their windows, behind the watermark.",
+        "Rows that arrived too late for all their windows.",
         _number(lambda one: one.late_rows),
     ),
     Metric(
@@ -175,27 +175,28 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_outside_rows",
         "counter",
-        "Rows that lie in no window, such as between two windows whose slide is longer than their size, and are not late.",
+        "Rows without a window that are not late, such as rows between windows whose slide is longer than their size.",
         _number(lambda one: one.outside_rows),
     ),
     Metric(
         "panestream_dropped_rows",
         "counter",
-        "Late rows that nobody takes: the query has no output for them, or no sink for that. They are among the late rows.",
+        "Late rows that are discarded, because the query lacks an output for them or a sink for that output. They count as late "
+        "rows, too.",
         _number(lambda one: one.dropped_rows),
     ),
     Metric(
         "panestream_spark_dropped_rows",
         "counter",
-        "Rows that Spark's own operators in the same query (joins, dropDuplicates, groupBy with withWatermark) dropped behind "
-        "Spark's watermark, before the windows or behind them. They are not among the input rows. Of several operators in a "
-        "query each says the same.",
+        "Rows that Spark's own operators in the same query (joins, dropDuplicates, groupBy with withWatermark) dropped as late, "
+        "before or after the windows. The input rows do not include them. Several operators in a query each report the same "
+        "number.",
         _number(lambda one: one.spark_dropped_rows),
     ),
     Metric(
         "panestream_output_rows",
         "counter",
-        "Rows that the key groups gave, by output; of a top each key group's own largest.",
+        "Rows that the key groups emitted, by output. For a top, each key group emits its own largest rows.",
         _outputs,
         labels=("output",),
     ),
@@ -210,8 +211,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_open_windows",
         "gauge",
-        "Windows that have rows and have not ended, where all keys have the same ones. Of sessions, count windows and on the row "
-        "operator the windows of all keys that are kept, be it only for late rows.",
+        "Windows with rows that have not ended, if all keys share the same windows. For sessions, count windows and the row "
+        "operator: all stored windows of all keys, also those stored only for late rows.",
         _number(lambda one: one.open_windows),
         complete=True,
     ),
@@ -225,28 +226,28 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_newest_event_timestamp_seconds",
         "gauge",
-        "The largest event time of any row so far, since the epoch.",
+        "The largest event time of all rows, since the epoch.",
         _number(lambda one: one.max_event_time, _MICROS),
         "seconds",
     ),
     Metric(
         "panestream_watermark_event_lag_seconds",
         "gauge",
-        "How far the watermark is behind the newest event time.",
+        "The newest event time minus the watermark.",
         lambda batch: _lag(batch, batch.progress.watermark, behind_clock=False),
         "seconds",
     ),
     Metric(
         "panestream_watermark_clock_lag_seconds",
         "gauge",
-        "How far the watermark was behind the clock when the last micro-batch began.",
+        "The clock minus the watermark when the last micro-batch started.",
         lambda batch: _lag(batch, batch.progress.watermark, behind_clock=True),
         "seconds",
     ),
     Metric(
         "panestream_partition_watermark_timestamp_seconds",
         "gauge",
-        "The watermark of one source partition, since the epoch; partition is empty where the whole source has one.",
+        "The watermark of one source partition, since the epoch; partition is empty if the whole source has one watermark.",
         _by_partition(_watermark),
         "seconds",
         ("partition",),
@@ -254,7 +255,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_partition_event_lag_seconds",
         "gauge",
-        "How far the watermark of one source partition is behind the newest event time of the whole source.",
+        "The newest event time of the whole source minus the watermark of one source partition.",
         _by_partition(_behind_newest),
         "seconds",
         ("partition",),
@@ -262,7 +263,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_partition_clock_lag_seconds",
         "gauge",
-        "How far the watermark of one source partition was behind the clock when the last micro-batch began.",
+        "The clock minus the watermark of one source partition when the last micro-batch started.",
         _by_partition(_behind_clock),
         "seconds",
         ("partition",),
@@ -270,21 +271,21 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_partition_idle",
         "gauge",
-        "1: the source partition was silent for so long that it holds the watermark back no more; else 0.",
+        "1 if the source partition is idle and does not hold back the watermark, otherwise 0.",
         _by_partition(lambda _, partition: float(partition.idle)),
         labels=("partition",),
     ),
     Metric(
         "panestream_partitions",
         "gauge",
-        "Source partitions that were seen or are expected, also those without a series of their own.",
+        "Source partitions that were seen or are expected, including those without their own series.",
         _number(lambda one: one.partition_count),
     ),
     Metric("panestream_idle_partitions", "gauge", "Source partitions that are idle.", _number(lambda one: one.idle_partitions)),
     Metric(
         "panestream_state_bytes",
         "gauge",
-        "Size of what the key groups keep, as written by panestream (Spark's own overhead is not in it).",
+        "Size of the state of all key groups as panestream writes it, without Spark's overhead.",
         _number(lambda one: one.state_bytes),
         "bytes",
         complete=True,
@@ -310,7 +311,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_key_group_skew_ratio",
         "gauge",
-        f"Skew by rows of the micro-batch, by state bytes, by time in the operator: {_CHANGE_AS}.",
+        f"Skew by rows of the micro-batch, state bytes, or time in the operator; {_CHANGE_AS}.",
         _skew,
         "ratio",
         ("by",),
@@ -327,8 +328,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_stage_seconds",
         "counter",
-        "Time of the parts of micro-batches, by Spark's names: triggerExecution is all of it; addBatch reads, computes and "
-        "writes; the others are bookkeeping around it.",
+        "Time of each part of micro-batches, by Spark's names. triggerExecution is the total, addBatch reads, computes and "
+        "writes, and the others are bookkeeping.",
         _stages,
         "seconds",
         ("stage",),
@@ -358,7 +359,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_micro_batch_timestamp_seconds",
         "gauge",
-        "When the last micro-batch that is done began, since the epoch.",
+        "Start time of the last finished micro-batch, since the epoch.",
         lambda batch: iter([((), batch.clock)]),
         "seconds",
         always=True,
@@ -369,19 +370,19 @@ METRICS: tuple[Metric, ...] = (
 ACTIVE = Metric(
     "panestream_query_active",
     "gauge",
-    "1 while the query runs, 0 once it has ended; its gauges are gone then, its counters stay.",
+    "1 while the query runs, 0 after it has ended. Then its gauges disappear and its counters stay.",
     _nothing,
 )
 FAILED = Metric(
     "panestream_query_failures",
     "counter",
-    "Runs that ended in an error, of a query that had a micro-batch in this process.",
+    "Runs that failed, for queries that had a micro-batch in this process.",
     _nothing,
 )
 ERRORS = Metric(
     "panestream_listener_errors",
     "counter",
-    "Events of Spark's that could not be taken in, of whatever query; the log says why.",
+    "Spark events of any query that could not be processed. The log has the reason.",
     _nothing,
     by_query=False,
 )

@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.panes import EvenGrid, EvenWindows
+from panestream.engine.operators.panes.arriving import PARTIALS
 from panestream.engine.operators.panes.filling import FilledPaneSpec
-from panestream.engine.operators.panes.operator import PARTIALS, PaneSpec
+from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.spark.columns import raise_unusable, usable

@@ -153,7 +153,7 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
         if unit is None:
             raise InvalidEventTimeError(
                 f"the event time {text!r} is a number ({kind.simpleString()}): "
-                "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+                "give its unit, unit='seconds', 'milliseconds' or 'microseconds'"
             )
         # A number that is not a possible time makes an invalid row, not an overflow error of the whole query.
         return micros_of_number(column, kind, unit)
@@ -262,7 +262,7 @@ _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_
 _NOT_OF_A_ROW = {
     "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "makes several rows of one: do that before pst.stream(df), "
     "df.select('*', explode(...))",
-    "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE": "looks at other rows: windows are what .window(...) makes; compute it before "
+    "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE": "looks at other rows: windows come from .window(...). Compute it before "
     "pst.stream(df), or in .process(...)",
 }
 """The conditions that Spark reports for an expression that is not a value of each row, with advice."""
@@ -346,10 +346,10 @@ def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisExcept
     shown = as_written(given)
     if condition.startswith(_FOREIGN):
         return InvalidPlanError(
-            f"{what} {shown!r} is a Column of another DataFrame than the one in pst.stream(df): take it from that one, or write "
-            f"F.col('...'), which belongs to none ({reason})"
+            f"{what} {shown!r} is a Column of another DataFrame than the one in pst.stream(df): take it from that DataFrame, or "
+            f"write F.col('...') ({reason})"
         )
-    return InvalidPlanError(f"{what} {shown!r} is no Column over these columns; {did_you_mean(shown, df.columns)} ({reason})")
+    return InvalidPlanError(f"{what} {shown!r} is not a Column over these columns; {did_you_mean(shown, df.columns)} ({reason})")
 
 
 _UNIT = re.compile(r" in (seconds|milliseconds|microseconds)$")

@@ -173,13 +173,14 @@ def check_data_frames(spark: SparkSession) -> None:
     """Raise EnvironmentNotReadyError without pandas, or for a Connect client of Spark 4.0, which lacks stateful operators."""
     if not hasattr(spark.range(0).groupBy("id"), "transformWithStateInPandas"):
         raise EnvironmentNotReadyError(
-            "Spark Connect of Spark 4.0 has no stateful operators for Python: run the stream in a classic session (batch "
+            "Spark Connect of Spark 4.0 does not support stateful operators in Python. Run the stream in a classic session "
+            "(batch "
             "DataFrames work through Connect too), or with Spark 4.1 or later"
         )
     if find_spec("pandas") is None:
         raise EnvironmentNotReadyError(
-            "streams on Spark 4.0, and checkpoints that were begun on it, need pandas, in this Python and in that of the "
-            "executors: pip install 'pandas>=2.2,<3'"
+            "streams on Spark 4.0, and checkpoints that started on it, need pandas on the driver and on the executors: pip "
+            "install 'pandas>=2.2,<3'"
         )
 
 
@@ -187,8 +188,8 @@ def check_rows(spark: SparkSession, checkpoint: str) -> None:
     """Raise EnvironmentNotReadyError if Spark is older than 4.1, which cannot resume a checkpoint that uses rows."""
     if not _has_rows(spark):
         raise EnvironmentNotReadyError(
-            f"the state in the checkpoint {checkpoint} was begun with Spark 4.1 or later, Spark {spark.version} cannot read it: "
-            "go on with that version, or start on a new checkpoint"
+            f"the state in the checkpoint {checkpoint} started with Spark 4.1 or later, and Spark {spark.version} cannot read "
+            f"it. Continue with that version, or start on a new checkpoint"
         )
 
 

@@ -99,12 +99,12 @@ class Described(Protocol):
 _OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
 """Excludes errors in a plan (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a failed stream."""
 _NO_MEMORY = (
-    "Java ran out of memory: give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
-    "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
-    "fewer of them on their way to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
+    "Java ran out of memory. Give it more (spark.driver.memory on a local master, otherwise spark.executor.memory), or read "
+    "fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger); if single rows are large, send fewer rows at once "
+    "to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
 )
 _NO_STATE = (
-    "Spark cannot load the state of the query from its checkpoint. Where files below its folder state/ are damaged or gone, put "
+    "Spark cannot load the state of the query from its checkpoint. If files below its folder state/ are damaged or missing, put "
     "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
 )
 _NO_RIGHT = (
@@ -114,13 +114,13 @@ _NO_RIGHT = (
 _STATE_SIGNS = ("CANNOT_LOAD_STATE_STORE", "MISSING_STATE_DIRECTORY")
 _REASONS = {
     "No space left on device": (
-        "a disk is full: that of the checkpoint, of the sink, or of Spark's own files (spark.local.dir on every executor). Make "
-        "room, and start the query again: nothing was lost, the micro-batch is done again"
+        "a disk is full: the disk of the checkpoint, of the sink, or of Spark's temporary files (spark.local.dir on every "
+        "executor). Free some space, and start the query again; it repeats the micro-batch without losing rows"
     ),
     "Python worker failed to connect back": (
-        "Spark started a Python process on an executor, which did not answer: there is no such Python (PYSPARK_PYTHON must name "
-        "one that every executor has, of the driver's version), it cannot import PySpark, or the machine has neither memory nor "
-        "processors left to start it. What it said is in the executor's error output"
+        "a Python process that Spark started on an executor did not answer: this Python does not exist (PYSPARK_PYTHON must be "
+        "on every executor, with the driver's version), it cannot import PySpark, or the machine lacks memory or processors. "
+        "The executor's error output has the details"
     ),
     "Mkdirs failed to create": _NO_RIGHT,
     "Permission denied": _NO_RIGHT,

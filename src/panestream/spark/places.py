@@ -101,7 +101,7 @@ def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> Non
             if place == other_place:
                 raise SinkError(
                     f"the outputs {other!r} and {tag!r} have one place, {place}: each would replace or hide the other's rows. "
-                    "Give each a place of its own"
+                    "Give each output its own place"
                 )
             _refuse_nested(f"the outputs {other!r} and {tag!r}", other_place, place)
         if checkpoint is not None:
@@ -126,6 +126,6 @@ def is_hidden(path: str) -> bool:
 def _refuse_nested(who: str, one: str, other: str) -> None:
     if one == other or is_below(one, other) or is_below(other, one):
         raise SinkError(
-            f"{who} lie one inside the other ({one}, {other}): whoever reads the outer folder would find the inner one's files. "
-            "Put them side by side"
+            f"{who} are nested ({one}, {other}): readers of the outer folder would find files of the inner folder. Put them "
+            f"side by side"
         )

@@ -76,7 +76,7 @@ class SinkWriter:
             self.failure.append(error)
             raise
         except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
-            self.failure.append(OperatorError(f"micro-batch {batch_id} was broken off: {type(error).__name__}: {error}"))
+            self.failure.append(OperatorError(f"micro-batch {batch_id} failed: {type(error).__name__}: {error}"))
             raise self.failure[-1] from None
 
     def _write(self, operated: DataFrame, batch_id: int) -> None:

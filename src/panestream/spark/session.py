@@ -141,12 +141,12 @@ def _why_no_java(settings: Mapping[str, str]) -> str:
         )
     packages = settings.get("spark.jars.packages")
     cause = (
-        f"mostly one of spark.jars.packages was not found ({packages}): each is released for certain versions of Spark, this is "
-        f"PySpark {pyspark.__version__}; or Maven Central cannot be reached"
+        f"probably one of spark.jars.packages was not found ({packages}), because it does not exist for PySpark "
+        f"{pyspark.__version__}, or Maven Central cannot be reached"
         if packages
         else "Spark needs Java 17 or 21, and memory for it"
     )
-    return f"Spark's Java process ended while it started, its own words are on its error output: {cause}"
+    return f"Spark's Java process ended while it started. Its error output has the details: {cause}"
 
 
 @contextmanager

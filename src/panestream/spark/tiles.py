@@ -272,5 +272,5 @@ def _grouped(tiles: DataFrame) -> StoredTiles:
     latest = F.max(micros_of(tiles, END, None)).alias("until")
     rows = tiles.groupBy(MANIFEST).agg(latest).limit(_MOST_MANIFESTS).collect()
     if not rows:
-        raise InvalidPlanError("there are no tiles yet: what they are of is read from them")
+        raise InvalidPlanError("tiles are missing: an empty store does not define its aggregates")
     return StoredTiles(tuple(TilesManifest.read(row[MANIFEST]) for row in rows), max(row["until"] for row in rows))

@@ -17,8 +17,8 @@ class Clockwork:
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if not isinstance(strategy, WatermarkStrategy) or strategy.generator is not None:
             raise InvalidPlanError(
-                f"watermark_strategy wants a WatermarkStrategy without a generator of yours, got {strategy!r}: test a generator "
-                "by itself, and say where the watermark is, .process_watermark(...)"
+                f"watermark_strategy needs a WatermarkStrategy without a user-defined generator, got {strategy!r}: test a "
+                f"generator separately, and set the watermark with .process_watermark(...)"
             )
         self._strategy = strategy
         self._tracker = WatermarkTracker(strategy)

@@ -31,14 +31,14 @@ def column_operator(
     ``InvalidPlanError`` for undeclared aggregates, missing columns, and options that these windows do not support.
     """
     if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
-        raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")
+        raise InvalidPlanError(f"aggregate needs declared aggregates such as agg.sum('price'), got {aggregates!r}")
     taken = {text for one in aggregates for text in one.inputs}
     taken |= set(window.assigner.predicates) if isinstance(window.assigner, PredicateWindows) else set()
     for text in sorted(taken):
         if text not in columns.names:
             raise InvalidPlanError(
-                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness has no SQL: what is an "
-                "expression in a query is a column of its own here.)"
+                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness does not support SQL: give "
+                f"each expression of the query as a column.)"
             )
     kept = pa.schema([*columns, (time, pa.int64())])
     types = {field.name: field.type for field in kept}

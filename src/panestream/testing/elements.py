@@ -21,13 +21,13 @@ def schema_of(columns: Columns) -> pa.Schema:
         return columns
     if not isinstance(columns, Mapping):
         raise InvalidPlanError(
-            f"columns wants names and types, e.g. {{'price': 'double'}}, or a schema of Arrow's, got {columns!r}"
+            f"columns needs names and types, e.g. {{'price': 'double'}}, or a schema of Arrow's, got {columns!r}"
         )
     try:
         return pa.schema([(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind) for name, kind in columns.items()])
     except (TypeError, ValueError) as error:
         raise InvalidPlanError(
-            f"columns wants types of Arrow's, e.g. {{'price': 'double', 'n': 'int64'}} (Spark's INT is int32, its BIGINT int64), "
+            f"columns needs types of Arrow's, e.g. {{'price': 'double', 'n': 'int64'}} (Spark's INT is int32, its BIGINT int64), "
             f"got {columns!r}: {error}"
         ) from error
 

@@ -39,7 +39,19 @@ from panestream.windowing.windows import Window
 
 
 class Snapshot(NamedTuple):
-    """The state at one moment, for :meth:`WindowTestHarness.restore`."""
+    """The state at one moment, for :meth:`WindowTestHarness.restore`.
+
+    Examples:
+        >>> import panestream as pst
+        >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> saved = harness.snapshot()
+        >>> harness.process_element(9, "5 seconds", key="ann")
+        >>> harness.restore(saved)
+        >>> harness.end_of_input()
+        >>> [result.value for result in harness.extract_output()]
+        [3]
+    """
 
     values: dict[tuple[str, int], bytes]
     watermarks: Mapping[str, Any] | None = None
@@ -231,8 +243,8 @@ class WindowTestHarness(ReprHtml):
         """
         if self._clockwork is None:
             raise InvalidPlanError(
-                "the harness has no strategy that moves the watermark: make it with WindowTestHarness(..., "
-                "watermark_strategy=pst.WatermarkStrategy...), or say where it is, .process_watermark(...)"
+                "the harness lacks a strategy that moves the watermark: make it with WindowTestHarness(..., "
+                "watermark_strategy=pst.WatermarkStrategy...), or set the watermark with .process_watermark(...)"
             )
         clock = self._instant(time, "the clock")
         self._operator.advance_processing_time(clock)
@@ -370,7 +382,7 @@ class WindowTestHarness(ReprHtml):
         A traced harness raises ``InvalidPlanError``, since the state does not contain the elements of windows for its trace.
         """
         if self._traced:
-            raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
+            raise InvalidPlanError("a traced harness does not support snapshots. Make one without traced=True")
         self._operator.commit()
         return Snapshot(dict(self._state.values), None if self._clockwork is None else self._clockwork.saved())
 
@@ -384,7 +396,7 @@ class WindowTestHarness(ReprHtml):
         if self._traced:
             raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")
         if not isinstance(snapshot, Snapshot):
-            raise PanestreamError(f"restore wants what snapshot() returned, got {type(snapshot).__name__}")
+            raise PanestreamError(f"restore needs what snapshot() returned, got {type(snapshot).__name__}")
         self._open(MemoryState(dict(snapshot.values)))
         if self._clockwork is not None:
             self._clockwork.restore(snapshot.watermarks)

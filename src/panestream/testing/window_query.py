@@ -76,7 +76,7 @@ def _aggregates(given: Any) -> list[recipes.Aggregate]:
                 else f"got {aggregate!r}"
             )
             raise InvalidPlanError(
-                f"aggregate= wants an AggregateFunction, or one or several of pst.agg such as agg.count() ({hint})"
+                f"aggregate= needs an AggregateFunction, or one or several of pst.agg such as agg.count() ({hint})"
             )
     return aggregates
 
@@ -90,7 +90,7 @@ def _declared(
             if expr not in types:
                 raise InvalidPlanError(
                     f"{aggregate!r} takes {expr!r}, which is none of the columns {list(types)}: name and type them, "
-                    f"columns={{{expr!r}: 'double'}}; a harness computes no SQL: give what an expression is as a column, too"
+                    f"columns={{{expr!r}: 'double'}}; a harness does not compute SQL, so give each expression as a column"
                 )
     aggregation = Aggregation.build(aggregates, types, pa.schema([]))
     names = [*aggregation.inputs, *(name for name in types if name not in aggregation.inputs)]

@@ -13,6 +13,7 @@ from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWin
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
@@ -161,7 +162,7 @@ def trace_of_state(known: KnownState) -> Trace:
         is_event_time=plan.assigner.is_event_time,
         allowed_lateness=plan.allowed_lateness,
         description=f"{stable_repr(plan.assigner)}, as its state has them",
-        missing=("Rows that the state does not keep, and firings: a state knows what is there, and not how it came to be.",),
+        missing=("Rows that the state does not keep, and firings: a state has its present content, but not its history.",),
         watched=False,
     )
 
@@ -240,6 +241,9 @@ def _now(known: KnownState, window: Window, label: str | None) -> WindowNow:
     if isinstance(assigner, MergingWindowAssigner) and isinstance(window, TimeWindow):
         there = [each for each in known.windows if isinstance(each.window, TimeWindow) and window.start <= each.window.start]
         found = tuple(each for each in there if isinstance(each.window, TimeWindow) and each.window.end <= window.end)
+    elif isinstance(assigner, RollingWindows):
+        # A row enters the current values of its key with its step.
+        found = known.windows
     else:
         found = tuple(each for each in known.windows if each.window == window and each.label == label)
     return WindowNow(window, label, found, window.max_timestamp() > known.closed_now)
@@ -253,7 +257,7 @@ def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]]
     found = list[tuple[str | None, Window]]()
     for label, each in zip(labels, assigners, strict=True):
         try:
-            windows = list(each.assign_windows(None, time, clock))
+            windows = [each.step_of(time)] if isinstance(each, RollingWindows) else list(each.assign_windows(None, time, clock))
             if isinstance(each, MergingWindowAssigner):
                 windows = _merged(each, windows, known)
         except Exception:  # noqa: BLE001 - a gap computed from the row, or user code that is missing: it may raise anything
@@ -279,6 +283,6 @@ def check_key(plan: WindowPlan, *, given: bool) -> None:
     """Raise InvalidPlanError if windows merge and no key is given, because sessions depend on the other rows of the key."""
     if isinstance(plan.assigner, MergingWindowAssigner) and plan.key_names and not given:
         raise InvalidPlanError(
-            "which session a row would be in depends on those of its key: give key= "
+            "the session of a row depends on the other sessions of its key. Give key= "
             f"(of the key columns {', '.join(plan.key_names)})"
         )

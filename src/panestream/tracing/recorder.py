@@ -261,7 +261,7 @@ def _described(assigner: WindowAssigner, *others: Any) -> str:
 
 LATE, INVALID = "late", "invalid"
 _NO_RESULTS = (
-    "What windows gave: the function is handed the windows of all keys at once (all_windows=True), which a trace does not do."
+    "Results of windows: the function gets the windows of all keys at once (all_windows=True), which a trace does not support."
 )
 
 

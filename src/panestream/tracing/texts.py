@@ -106,9 +106,9 @@ WHICH = {"early": "early", "on_time": "on time", "late": "late"}
 class TraceTexts:
     """The notation of a trace's times: times of day if they are microseconds since the epoch, and plain numbers otherwise.
 
-    >>> Words(in_microseconds=True).time(90_000_000), Words(in_microseconds=True).time(1_511_658_000_000_000)
+    >>> TraceTexts(in_microseconds=True).time(90_000_000), TraceTexts(in_microseconds=True).time(1_511_658_000_000_000)
     ('00:01:30', '2017-11-26 01:00:00')
-    >>> Words(in_microseconds=False).window(TimeWindow(0, 10))
+    >>> TraceTexts(in_microseconds=False).window(TimeWindow(0, 10))
     '[0, 10)'
     """
 

@@ -68,8 +68,8 @@ def explain(
     """Explain rows or windows of a trace, with the arguments and errors of :func:`why`."""
     if not trace.watched:
         raise InvalidPlanError(
-            "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, "
-            "pst.tools.why(state, ...)"
+            "a trace of a state has its content for drawings, but not the fate of rows. Query the state, pst.tools.why(state, "
+            "...)"
         )
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
@@ -138,8 +138,8 @@ def _explain_rows(trace: Trace, elements: list[TracedElement], unusable: list[Un
         there = f"{many(len(trace.elements), 'row')} came, of the keys {of}" if keys else "no row came"
         lines = [f"No such row: {there}."]
         if trace.unusable:
-            lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
-        lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
+            lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came, too: row= finds them.")
+        lines.append("This excludes rows that were filtered out before the windows, and rows of other keys.")
         return Answer(facts, [lines, *_missing(trace)])
     told = [_unusable_told(fact) if isinstance(fact, UnusableRow) else _row_told(trace, fact) for fact in facts[:MAX_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
@@ -147,12 +147,12 @@ def _explain_rows(trace: Trace, elements: list[TracedElement], unusable: list[Un
 
 def _unusable_told(row: UnusableRow) -> list[str]:
     then = (
-        "The query fails where it is. .side_output_invalid(tag) sends such rows to an output of their own."
+        "It makes the query fail. .side_output_invalid(tag) sends such rows to a side output."
         if row.refuses
         else "It goes to the output for invalid rows."
     )
-    which = "has no event time that can be used (null, not readable, or further ahead than max_ahead allows)"
-    return [f"Row {value(row.value)} {which}: no window is asked about it.", then]
+    which = "does not have a usable event time (null, unreadable, or further ahead than max_ahead allows)"
+    return [f"Row {value(row.value)} {which}: it is not in a window.", then]
 
 
 def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
@@ -166,7 +166,7 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
     which = f"Row {value(element.value)} of key {value(element.key)}, event time {words.time(element.timestamp)}"
     lines = [f"{which}, came as number {element.number + 1}, {when}."]
     if element.fate == "outside":
-        return [*lines, "No window is there for it: it lies between windows, and nothing counts it but the metric `outside`."]
+        return [*lines, "It is between windows, so it counts only in the metric `outside`."]
     if element.fate == "late":
         return [*lines, *_late_told(trace, facts)]
     for each in facts.windows:
@@ -181,7 +181,7 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
 def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
     words, refused = texts_of(trace), facts.element.refused
     if facts.closed_at is None or facts.missing_lateness is None:
-        return ["It was late, and it lay between windows: none would have taken it in time either."]
+        return ["It was late, and it is between windows: it would not have been in a window in time either."]
     last = max(refused, key=lambda window: window.max_timestamp())
     waits = f", {words.length(trace.allowed_lateness)} after its end" if trace.allowed_lateness else ""
     whole = words.length(facts.missing_lateness + trace.allowed_lateness)
@@ -221,7 +221,7 @@ def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
     which, moved = ("watermark", trace.watermarks) if trace.is_event_time else ("clock", trace.clocks)
     until = window.max_timestamp() if trace.is_event_time else window.end
     now = moved[-1].time if moved else MIN_TIMESTAMP
-    reached = f"it is at {words.time(now)}" if moved else "there is none yet"
+    reached = f"it is at {words.time(now)}" if moved else "it is not set yet"
     return [] if now >= until else [f"It fires when the {which} comes to {words.time(until)}, at the latest; {reached}."]
 
 
@@ -288,7 +288,7 @@ def _end_told(trace: Trace, facts: WindowFacts) -> str:
     words, window = texts_of(trace), facts.window
     if facts.is_open:
         if not isinstance(window.window, TimeWindow):
-            return "It is open, and has no end."
+            return "It is open, without an end."
         until = window.window.max_timestamp() + (trace.allowed_lateness if trace.is_event_time else 0)
         return f"It is open, until the {'watermark' if trace.is_event_time else 'clock'} has passed {words.time(until)}."
     which, time = ("watermark", window.cleared_watermark) if trace.is_event_time else ("clock", window.cleared_clock)
@@ -301,7 +301,7 @@ def _rest(count: int, what: str) -> list[list[str]]:
 
 
 def _missing(trace: Trace) -> list[list[str]]:
-    return [["What is not known:", *trace.missing]] if trace.missing else []
+    return [["Unknown:", *trace.missing]] if trace.missing else []
 
 
 class Traceable(Protocol):
@@ -334,7 +334,8 @@ def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
         return source
     if not callable(getattr(source, "trace", None)):
         raise InvalidPlanError(
-            f"{type(source).__name__} has no trace: give a WindowTestHarness(..., traced=True), the result of a query over a "
+            f"{type(source).__name__} does not have a trace. Give a WindowTestHarness(..., traced=True), the result of a query "
+            f"over a "
             "batch DataFrame, a checkpoint, or a trace"
         )
     if key is not ANY and isinstance(source, TraceableByKey):
@@ -397,5 +398,5 @@ def why(
         left = ANY if isinstance(source, TraceableByKey) else key
         return explain(trace, key=left, row=row, at=at, window=window)
     if row is not ANY:
-        raise InvalidPlanError("a state keeps no account of rows: ask it for the row's event time (at=) and key, or for a window")
+        raise InvalidPlanError("a state does not record rows. Give the row's event time (at=) and key, or a window")
     return cast("Answering", source).why(key=key, at=at, window=window)

@@ -24,8 +24,8 @@ def explain_state(
     """Explain rows at an event time (``at``) or windows, whichever is given, from a state. Errors are as for ``why``."""
     if (at is None) == (window is None):
         raise InvalidPlanError(
-            "a state keeps no account of rows: ask for an event time (at=), which windows have it and whether it is late by now, "
-            "or for a window (window=); one of both"
+            "a state does not record rows. Give either an event time (at=), to get its windows and whether it is late now, or a "
+            "window (window=)"
         )
     of_key = "" if key is ANY else f" of key {value(key)}"
     if at is not None:
@@ -46,7 +46,7 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
     if facts.windows is None:
         lines.append(_without_windows(known))
     elif not facts.windows:
-        lines.append("No window has it: it lies between windows.")
+        lines.append("It is between windows.")
     if facts.kept:
         which = "row with exactly this time is" if len(facts.kept) == 1 else "rows with exactly this time are"
         lines.append(
@@ -57,22 +57,26 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
 
 def _without_windows(known: KnownState) -> str:
     """Return why the windows of a row are unknown."""
+    if not known.plan.operator.capabilities.late_rows:
+        return "There are no windows: a function gets each row when it comes. .user_state and .timers have its state and timers."
     if not known.plan.operator.capabilities.has_windows:
-        return "There are no windows: a row meets the rows of the other stream in the interval around it."
+        return "This query does not have windows: a row joins the rows of the other stream in the interval around it."
     if known.plan.operator.capabilities.late_by_time is not None:
         return "The rows around it decide which window it would be in."
-    return "Which windows it would be in, the row itself or code of your own says: neither is in the state."
+    return "Its windows depend on the row itself or on user code, which are not in the state."
 
 
 def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
     plan = known.plan
     if plan.operator.capabilities.late_by_time is not None:
         return [_verdict_by_time(known, facts, plan.operator.capabilities.late_by_time)]
+    if not plan.operator.capabilities.late_rows:
+        return [["Such a row is never late."]]
     if follows_rows(plan):
         return [["Such a row is never late: these windows are of no time."]]
     if not plan.assigner.is_event_time:
         return [
-            ["Windows follow the clock: a row is in those of the time at which it comes, whatever its own, and is never late."]
+            ["Windows follow the clock: a row is in the windows of its arrival time, not of its event time, and is never late."]
         ]
     if facts.is_late is None:
         return []
@@ -116,8 +120,8 @@ def _where_late(known: KnownState) -> str:
     tags = known.plan.late_tags
     if tags:
         return f"Late rows go to the output {' or '.join(map(repr, tags))}: look for it there."
-    counted = f" ({known.late_dropped:,} so far, of all keys)" if known.late_dropped is not None else ""
-    return f"Late rows are dropped and counted{counted}: .side_output_late_data(tag) sends them to an output of their own."
+    counted = f" ({known.late_dropped:,} of all keys)" if known.late_dropped is not None else ""
+    return f"Late rows are dropped and counted{counted}: .side_output_late_data(tag) sends them to a side output."
 
 
 def _now_told(known: KnownState, each: WindowNow) -> list[str]:
@@ -128,13 +132,13 @@ def _now_told(known: KnownState, each: WindowNow) -> list[str]:
             what = "no row has come for it, or its contents went (purge, evictor)"
             lines.append(f"Nothing of it is in the state: {what}.")
         else:
-            lines.append(f"What it held, if rows came in time, is gone from the state: {_was_in_results(known)}.")
+            lines.append(f"Its content, if rows came in time, is no longer in the state: {_was_in_results(known)}.")
         return lines
     with_keys = len(each.known) > 1
     for found in each.known[:MAX_SHOWN]:
         lines += _known_told(known, found, each.window, with_key=with_keys)
     if len(each.known) > MAX_SHOWN:
-        lines.append(f"… and {many(len(each.known) - MAX_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
+        lines.append(f"… and {many(len(each.known) - MAX_SHOWN, 'window')} of other keys: choose one key, or see .facts.")
     kept = [row for row in known.rows if any(found.window in row.windows for found in each.known)]
     if kept:
         rows = ", ".join(value(row.value) for row in kept[:MAX_SHOWN])
@@ -145,7 +149,7 @@ def _now_told(known: KnownState, each: WindowNow) -> list[str]:
 def _was_in_results(known: KnownState) -> str:
     operator = known.plan.operator
     if operator.capabilities.evicts:
-        return "it was given to the evictor when the window fired, and what that took out was in no result"
+        return "it was given to the evictor when the window fired, and evicted rows were not in a result"
     if operator.capabilities.fires_by_time is False:
         return "rows that came after its last firing were in no result, since only rows make it fire"
     return "it was in the results when it fired" + ("" if operator.capabilities.fires_by_time else ", if its trigger had it fire")
@@ -155,7 +159,7 @@ def _state_of(known: KnownState, each: WindowNow) -> str:
     """Return whether the window is open, and until when."""
     plan, window = known.plan, each.window
     if not isinstance(window, TimeWindow):
-        return "has no end: it is open."
+        return "is open, without an end."
     by_clock = not plan.assigner.is_event_time
     which, lateness = ("clock", 0) if by_clock else ("watermark", plan.allowed_lateness)
     closes = window.max_timestamp() + lateness
@@ -168,11 +172,11 @@ def _state_of(known: KnownState, each: WindowNow) -> str:
 def _known_told(known: KnownState, each: KnownWindow, asked: Window, *, with_key: bool) -> list[str]:
     who = f"Of key {value(each.key)}: " if with_key else ""
     if each.window != asked:
-        who += f"{_WORDS.window(each.window)} is there, which it would join: "
+        who += f"{_WORDS.window(each.window)} is open, and the row would join it: "
     rows = "It has rows" if each.rows is None else f"{many(each.rows, 'row')} {_came(known, each)}"
     if each.results:
         as_they_stand = ", ".join(f"{name}={value(found)}" for name, found in each.results.items())
-        rows += f"; results as they stand: {printable(as_they_stand, 400)}"
+        rows += f"; results so far: {printable(as_they_stand, 400)}"
     elif each.contents:
         rows += f"; what its function keeps: {printable(each.contents, 400)}"
     return [f"{who}{rows}.", f"{_fired(each)}{_due(known, each)}"]
@@ -209,7 +213,7 @@ def _due(known: KnownState, each: KnownWindow) -> str:
 
 def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
     which = f"that starts at or holds {_time(wanted)}" if isinstance(wanted, int) else value(wanted)
-    lines = [f"No window {which}{of_key} is in {known.where}, and the plan has none there.", _reached(known)]
+    lines = [f"No window {which}{of_key} is in {known.where}, and the plan does not have one there.", _reached(known)]
     if known.windows:
         there = ", ".join(_WORDS.window(window.window) for window in known.windows[:MAX_SHOWN])
         more = ", …" if known.window_count > MAX_SHOWN else ""
@@ -219,27 +223,27 @@ def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
 
 def _unknown(known: KnownState, *, rows: bool) -> list[str]:
     """Return what cannot be known any longer."""
-    lines = ["What the state cannot say:"]
+    lines = ["Not in the state:"]
     if rows and known.row_count == 0:
-        lines.append("Whether such a row has come: it keeps what became of rows in open windows, and not the rows.")
+        lines.append("If such a row has come: it keeps aggregates of open windows, but not their rows.")
     if known.plan.operator.capabilities.evicts:
-        lines.append("What the evictor took out, and whether such a row was among it: that leaves no trace in it.")
+        lines.append("If the evictor removed such a row: evicted rows leave no trace.")
     if rows:
-        lines.append("Whether one that came earlier was late then: late rows leave no trace in it.")
+        lines.append("If an earlier row was late: late rows leave no trace.")
     lines.append(
-        "What closed windows held, and why and when firings were: trace the same query over the rows as a batch for that."
+        "The content of closed windows, and the reasons and times of firings: trace the same query over the rows as a batch."
     )
     if known.window_count > len(known.windows) or known.row_count > len(known.rows):
         windows = f"{len(known.windows):,} of {many(known.window_count, 'window')}"
         rows_of = f"{len(known.rows):,} of {many(known.row_count, 'kept row')}"
-        lines.append(f"Only {windows} and {rows_of} were looked at: ask for one key, or raise most=.")
+        lines.append(f"Only {windows} and {rows_of} were read: choose one key, or raise most=.")
     return lines
 
 
 def _reached(known: KnownState) -> str:
     if known.plan.assigner.is_event_time or follows_rows(known.plan):
         if known.watermark <= MIN_TIMESTAMP:
-            return "There is no watermark yet."
+            return "The watermark is not set yet."
         if known.watermark >= MAX_TIMESTAMP:
             return "The watermark is at the end of time: the input was at its end."
         return f"The watermark is at {_time(known.watermark)}."

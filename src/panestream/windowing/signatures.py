@@ -73,10 +73,10 @@ write it like lambda key, window, rows: [len(rows)]
     if not callable(function):
         or_object = f"a {kind.__name__}, or " if kind is not None else ""
         raise error(
-            f"{shape.user} wants {or_object}a function of {_listed(shape.given)}, got {function!r}; write it like {shape.example}"
+            f"{shape.user} needs {or_object}a function of {_listed(shape.given)}, got {function!r}; write it like {shape.example}"
         )
     if isinstance(function, type) and (_has_call(function) or (kind is not None and issubclass(function, kind))):
-        raise error(f"{shape.user} wants an object, not the class itself: {function.__name__}()")
+        raise error(f"{shape.user} needs an object, not the class itself: {function.__name__}()")
     _check(function, f"{shape.user}: the function {_name_of(function)}", shape.given, shape.example, error)
 
 
@@ -138,7 +138,7 @@ def _check_method(written: object, owner: type, name: str, ours: FunctionType) -
 
 def _check(function: Any, what: str, given: tuple[str, ...], example: str, error: type[PanestreamError]) -> None:
     if _is_async(function):
-        raise error(f"{what} is async, and nobody would await it: write it with def, like {example}")
+        raise error(f"{what} is async, but panestream does not await it. Write it with def, like {example}")
     try:
         # The function itself is called, even if it claims to wrap another.
         signature = inspect.signature(function, follow_wrapped=False)

@@ -73,8 +73,8 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
         if negative and number[0] not in "+-":
             # In SQL this is half an hour before; its author may mean an hour and a half before.
             raise InvalidDurationError(
-                f"{what} {duration!r}: it is not clear whether the minus is for {part.group().strip(' ,')!r}, too: "
-                f"give that a sign of its own, '-{part.group().strip(' ,')}' or '+{part.group().strip(' ,')}'"
+                f"{what} {duration!r}: it is not clear whether the minus is for {part.group().strip(' ,')!r}, too. Give it its "
+                f"own sign, '-{part.group().strip(' ,')}' or '+{part.group().strip(' ,')}'"
             )
         negative = number[0] == "-"
         total += _scaled(number, _unit(part.group(2), duration, what), duration, what)
@@ -100,7 +100,7 @@ def _unit(word: str, duration: str, what: str) -> int:
     if name in _UNITS:
         return _UNITS[name]
     if name.rstrip("s") in ("month", "year", "quarter"):
-        raise InvalidDurationError(f"{what} {duration!r}: a {name.rstrip('s')} has no fixed length; give days or hours")
+        raise InvalidDurationError(f"{what} {duration!r}: a {name.rstrip('s')} does not have a fixed length. Give days or hours")
     raise InvalidDurationError(f"{what} {duration!r}: unknown unit {word!r}; {did_you_mean(name, _UNITS)}")
 
 
@@ -170,17 +170,17 @@ def instant(time: Instant, what: str) -> int:
         return time
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise InvalidPlanError(f"{what} is {time!r}, of no time zone: give it one, e.g. tzinfo=timezone.utc")
+            raise InvalidPlanError(f"{what} is {time!r}, without a time zone. Give it one, e.g. tzinfo=timezone.utc")
         return (time - _EPOCH) // timedelta(microseconds=1)
     if isinstance(time, str) and _DATE.match(time):
         try:
             return micros_of_text(time)
         except ValueError:
-            raise InvalidPlanError(f"{what} is {time!r}, which is no time: {_WRITTEN}") from None
+            raise InvalidPlanError(f"{what} is {time!r}, which is not a time: {_WRITTEN}") from None
     try:
         return to_micros(time, what)
     except InvalidDurationError as error:
-        raise InvalidDurationError(f"{error}; of a time {_WRITTEN}") from None
+        raise InvalidDurationError(f"{error}; for a time {_WRITTEN}") from None
 
 
 def iso(micros: int | None) -> str | None:

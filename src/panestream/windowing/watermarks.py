@@ -97,7 +97,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
             return strategy
         if not isinstance(strategy, (str, timedelta)):
             raise InvalidPlanError(
-                f"assign_timestamps wants a WatermarkStrategy, or how late rows may be, e.g. '5 minutes', got {strategy!r}"
+                f"assign_timestamps needs a WatermarkStrategy, or how late rows may be, e.g. '5 minutes', got {strategy!r}"
             )
         return cls.for_bounded_out_of_orderness(strategy)
 
@@ -110,7 +110,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         """
         if not callable(generator) or isinstance(generator, WatermarkGenerator):
             raise InvalidPlanError(
-                f"for_generator wants a WatermarkGenerator class or a function that makes one, got {generator!r}"
+                f"for_generator needs a WatermarkGenerator class or a function that makes one, got {generator!r}"
             )
         if isinstance(generator, type) and issubclass(generator, WatermarkGenerator):
             check_methods(generator, WatermarkGenerator)
@@ -146,10 +146,10 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         per value of another column is forgotten. Raises InvalidPlanError if the column is not a name, or values are not strings.
         """
         if not isinstance(column, str) or not column:
-            raise InvalidPlanError(f"per_partition wants the name of a column, got {column!r}")
+            raise InvalidPlanError(f"per_partition needs the name of a column, got {column!r}")
         values = (expected,) if isinstance(expected, str) else tuple(expected)
         if isinstance(expected, str) or not all(isinstance(value, str) for value in values):
-            raise InvalidPlanError(f"per_partition: expected wants values of {column!r} as a list of strings, got {expected!r}")
+            raise InvalidPlanError(f"per_partition: expected needs values of {column!r} as a list of strings, got {expected!r}")
         return replace(self, partition_column=column, expected=values)
 
     def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
@@ -198,11 +198,13 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         micros = to_micros(silence, "closing_after")
         if micros <= 0 or micros % 1000:
             raise InvalidPlanError(
-                f"closing_after wants a positive time of whole milliseconds, e.g. '30 seconds', got {silence!r}: Spark's clock "
-                "has no others"
+                f"closing_after needs a positive time of whole milliseconds, e.g. '30 seconds', got {silence!r}: Spark's clock "
+                f"counts whole milliseconds"
             )
         if self.delay is None and self.generator is None:
-            raise InvalidPlanError("closing_after moves the watermark, and no_watermarks() makes none: take another strategy")
+            raise InvalidPlanError(
+                "closing_after moves the watermark, but no_watermarks() does not have one. Use another strategy"
+            )
         return replace(self, closes_after=micros)
 
     def max_ahead(self, most: Duration, *, of: str = "clock") -> WatermarkStrategy:
@@ -240,8 +242,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         every = list(sides.values())
         if any(one.generator is not None for one in every):
             raise InvalidPlanError(
-                "two streams in one take no generators of watermarks: for_bounded_out_of_orderness on both sides, with "
-                "per_partition, with_idleness and max_ahead as each needs them"
+                "a join of two streams does not support watermark generators. Use for_bounded_out_of_orderness on both sides, "
+                "with per_partition, with_idleness and max_ahead as needed"
             )
         closing = [one.closes_after for one in every]
         if None in closing and any(closing):

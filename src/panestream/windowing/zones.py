@@ -90,7 +90,7 @@ def rules_of(zone: str) -> ZoneRules:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         known = zoneinfo.available_timezones()
         if not known:
-            hint = "this machine has no zone rules: install them (pip install tzdata, or apt-get install tzdata)"
+            hint = "this machine lacks time zone rules. Install them (pip install tzdata, or apt-get install tzdata)"
         else:
             near = _nearest(zone, known)
             hint = (f"did you mean {near!r}? " if near else "") + "a fixed distance from UTC is an offset of fixed windows"

@@ -97,8 +97,12 @@ def test_renamed_table_still_skips_a_repeated_micro_batch(spark, table):
 
 def test_parquet_table_is_not_merged_into_and_view_is_refused(spark, table):
     spark.sql(f"CREATE TABLE {table} ({ROWS}) USING parquet")
-    assert pst.TableSink(table, "delta").guarantee(spark).startswith("at least once: a parquet table is appended to again")
-    with pytest.raises(SinkError, match="does not know MERGE: a MergeSink needs a table of Delta"):
+    assert (
+        pst.TableSink(table, "delta")
+        .guarantee(spark)
+        .startswith("at least once: a parquet table gets the rows of a repeated micro-batch again")
+    )
+    with pytest.raises(SinkError, match="does not support MERGE: a MergeSink needs a table of Delta"):
         pst.MergeSink(table, ["user"]).write(rows(spark, (1, 1)), 0)
     spark.sql(f"CREATE OR REPLACE VIEW a_view AS SELECT * FROM {table}")
     spark.table(table).createOrReplaceTempView("a_temporary_view")

@@ -31,7 +31,7 @@ def test_query_from_savepoint_continues_at_the_next_delta_version(spark, clicks,
     # The next version, which does not exist yet.
     assert saved.source_options() == {"startingVersion": "4"}
     result = minutes(source(spark, **saved.source_options()))
-    with pytest.warns(PanestreamWarning, match="up to version 4, without it. Whether the stream begins there cannot be seen"):
+    with pytest.warns(PanestreamWarning, match="up to version 4, exclusive. panestream cannot check if the stream starts there"):
         result.start(checkpoint=new, savepoint=saved.path, **append_to_table()).await_termination()
     for minute in range(3, 6):
         add(spark, minute)
@@ -60,7 +60,7 @@ def test_stream_that_starts_before_the_savepoint_is_refused(spark, clicks, tmp_p
     saved = pst.savepoint(spark, old, str(tmp_path / "saved"))
     add(spark, 1)
     before = found(spark.table("minutes"))
-    with pytest.warns(PanestreamWarning, match="cannot be seen"):
+    with pytest.warns(PanestreamWarning, match="cannot check if the stream starts there"):
         query = minutes(source(spark)).start(checkpoint=new, savepoint=saved.path, **append_to_table())
     with pytest.raises(CheckpointError, match=r"begins before that.*startingVersion='2'"):
         query.await_termination()
@@ -84,7 +84,7 @@ def killed(spark, tmp_path):
 def test_table_with_a_micro_batch_after_the_savepoint_is_refused(spark, killed, tmp_path):
     assert killed.batch_id == 0
     result, how = minutes(source(spark, **killed.source_options())), {"savepoint": killed.path, "source_offsets": "job"}
-    with pytest.raises(SinkError, match=r"has micro-batch 1 of a query that this one succeeds.*start it once more"):
+    with pytest.raises(SinkError, match=r"has micro-batch 1 of a query that this one succeeds.*start it again"):
         result.start(checkpoint=str(tmp_path / "new"), **how, **append_to_table())
     # The new query may write to another table, and the old query may continue.
     result.start(checkpoint=str(tmp_path / "newer"), main=pst.TableSink("merged", "delta"), **how).await_termination()

@@ -159,13 +159,13 @@ def test_compacted_topic_holds_the_last_results(spark, topics, broker):
 
 
 def test_unwritable_topic_is_refused_at_start(spark, topics, broker):
-    with pytest.raises(SinkError, match=r"topic nowhere: there is no such topic at 127\.0\.0\.1"):
+    with pytest.raises(SinkError, match=r"topic nowhere: 127\.0\.0\.1.* does not have this topic"):
         open_sink(spark, broker, "nowhere")
-    with pytest.raises(SinkError, match="has no window: compacted=True needs keys"):
+    with pytest.raises(SinkError, match="does not have windows, so compacted=True needs keys"):
         open_sink(spark, broker, "nowhere", output="late", keys=[], compacted=True)
     with pytest.raises(SinkError, match="servers must be"):
         pst.KafkaSink("localhost", "hot")
-    with pytest.raises(SinkError, match="has an argument of its own"):
+    with pytest.raises(SinkError, match="has its own argument"):
         pst.KafkaSink(broker.servers, "hot", options={"topic": "cold"})
     with pytest.raises(SinkError, match="no key column 'usr'; did you mean 'user'"):
         pst.KafkaSink(broker.servers, "hot", ["usr"]).check_columns(["user", "n"])

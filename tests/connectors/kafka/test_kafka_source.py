@@ -85,7 +85,7 @@ def test_malformed_record_goes_to_the_invalid_output_with_its_bytes(spark, topic
     assert [row.kafka_malformed.value for row in invalid] == BAD
     assert all(row.at is None and row.user is None and row.kafka_timestamp is None for row in invalid)
     assert invalid[2].kafka_malformed.reason == "value is null"
-    assert invalid[0].kafka_malformed.reason == f"value is no JSON of {SCHEMA}: '{{'"
+    assert invalid[0].kafka_malformed.reason == f"value is not JSON of {SCHEMA}: '{{'"
     assert query.recent_progress[0].invalid_rows == len(BAD)
 
 
@@ -93,7 +93,7 @@ def test_malformed_record_fails_the_query_and_is_named(spark, topics, broker, tm
     topic = topics.make(1)
     topics.write(topic, [*events([(0, "ann", 10)]), {"value": b'{"user": "ann", "at": "x"}'}])
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA)
-    with pytest.raises(MalformedRecordError, match=rf"record at offset 1 of {topic}-0: its value is no JSON of .*at\W+x"):
+    with pytest.raises(MalformedRecordError, match=rf"record at offset 1 of {topic}-0: its value is not JSON of .*at\W+x"):
         run(count_by_hour(clicks), tmp_path / "checkpoint", main=pst.MemorySink())
     # This also holds if the query only uses the topic's own timestamps.
     everything = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, batch=True)
@@ -234,19 +234,19 @@ def test_wrong_kafka_source_is_refused_before_the_query_runs(spark, broker):
         ({"topics": []}, "topics must be names"),
         ({"topics": "a,b"}, "a topic has a name of"),
         ({"schema": None}, "value_format 'json' needs a schema"),
-        ({"schema": "user NONSENSE"}, "is no Spark DDL"),
+        ({"schema": "user NONSENSE"}, "is not Spark DDL"),
         ({"schema": "kafka_offset BIGINT"}, "cannot be called 'kafka_offset'"),
         ({"value_format": "protobuf"}, "value_format is one of"),
-        ({"key_schema": "a INT"}, "key_format 'string' takes no schema"),
+        ({"key_schema": "a INT"}, "key_format 'string' does not support a schema"),
         ({"malformed": "drop"}, "malformed is 'fail' or 'side_output'"),
         ({"records_per_batch": 0}, "records_per_batch must be a positive number"),
-        ({"options": {"maxOffsetsPerTrigger": "5"}}, "has an argument of its own"),
+        ({"options": {"maxOffsetsPerTrigger": "5"}}, "has its own argument"),
         ({"starting": "yesterday"}, "starting is 'earliest'"),
         ({"options": {"kafka.key.deserializer": "x"}}, "Spark's Kafka source refuses"),
         ({"where": "nothing > 5"}, "where 'nothing > 5'"),
         ({"partitions": 0}, "partitions is how many a topic has, a positive number; got 0 of 'clicks'"),
         ({"partitions": {"clicks": 2, "click": 2}}, "partitions names the topic 'click', which is not read"),
-        ({"topics": "clicks.*", "partitions": 2}, "a pattern names none"),
+        ({"topics": "clicks.*", "partitions": 2}, "not to a pattern"),
     ):
         with pytest.raises(InvalidPlanError, match=said):
             read(**given)

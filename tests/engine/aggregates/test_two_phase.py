@@ -73,7 +73,7 @@ def test_accumulators_survive_columns_unchanged(types, empty, accumulators):
     ("names", "empty", "message"),
     [
         ("t", (0, 0), "write a column for each of its 2 values"),
-        ("tn", {"t": 0}, "a column for each of its keys, called alike"),
+        ("tn", {"t": 0}, "a column for each of its keys with the same name"),
         ("tn", 0, "declare one column for all of it"),
     ],
 )
@@ -271,7 +271,5 @@ def test_two_phase_reduce_has_no_accumulator_without_rows():
     rows = pa.schema([("v", LONG), ("x", DOUBLE)])
     partial = PartialAccumulator(0, max, (0, 1), rows, rows, rows)
     assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (DOUBLE, 0)]
-    with pytest.raises(
-        InvalidPlanError, match=r"^a reduce function makes its result of rows, and those that came before are gone"
-    ):
+    with pytest.raises(InvalidPlanError, match=r"^a reduce function needs all rows, but earlier rows are not stored"):
         partial.nothing(1)

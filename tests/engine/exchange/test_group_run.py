@@ -134,5 +134,5 @@ def test_history_is_refused_for_processing_time_windows():
         return replace(plan(), assigner=assigner, operator=operator)
 
     check_history(plan_with(TumblingEventTimeWindows(1_000_000)))
-    with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query go by the clock"):
+    with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query use the clock"):
         check_history(plan_with(TumblingProcessingTimeWindows(1_000_000)))

@@ -192,7 +192,7 @@ def test_count_window_consists_of_whole_panes(size, slide):
     ("windowing", "reason"),
     [
         (WindowSpec(*CountWindows(3).parts, every_firing=True), "every firing was asked for"),
-        (WindowSpec(*CountWindows(2, 3).parts), "windows of fewer rows than lie between two firings"),
+        (WindowSpec(*CountWindows(2, 3).parts), "windows with fewer rows than between two firings"),
         (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
         (
             WindowSpec(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),

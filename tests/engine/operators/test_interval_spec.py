@@ -129,7 +129,7 @@ def test_identity_and_capabilities_of_interval_joins():
     }
     assert (operator.capabilities.has_windows, operator.capabilities.order_sensitive) == (False, False)
     assert operator.capabilities.no_firings == (
-        "an interval join emits each pair once, and each row without a partner once: there is nothing to number"
+        "an interval join emits each pair once, and each row without a partner once, so firings are not numbered"
     )
     assert operator.capabilities.no_changelog == "an interval join emits each pair once: nothing is taken back"
     assert operator.result_schema == pa.schema([(side, pa.list_(kind)) for side, kind in joins.VALUES.items()])
@@ -145,7 +145,7 @@ def test_explain_shows_how_long_rows_are_kept():
         "interval": [
             "left join: a row of the right from -2 seconds to 5 seconds after the time of one of the left, both included",
         ],
-        "exchange": ["rows cross the shuffle, of each side the columns that results have"],
+        "exchange": ["rows of both sides cross the shuffle, with the columns of the results"],
         "state": ["rows of the left until the watermark is 5 seconds past them, of the right 7 seconds"],
     }
     assert explain_sections(plan, streaming=False)["state"] == ["none: a batch emits all at the end of input"]

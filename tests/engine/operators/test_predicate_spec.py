@@ -87,23 +87,23 @@ def test_values_cross_with_the_predicates_of_their_rows(late):
 )
 def test_explain_shows_where_predicate_windows_begin_and_end(assigner, words):
     assert explain_sections(predicates.plan_of(assigner, SUM))["predicates"] == [
-        "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
+        "rows of each key in the order of their times, when the watermark has passed them; older rows are late",
         f"a window begins with {words}",
     ]
 
 
 def test_explain_shows_exchange_and_state_of_predicate_windows():
-    crosses = "values cross the shuffle with what their rows begin and end"
+    crosses = "values cross the shuffle, marked if their row begins or ends a window"
     plan = predicates.plan_of(BOTH, SUM, late=True)
     sections = explain_sections(plan)
     assert sections["aggregates"] == [f"agg.sum('u').alias('s'); {SUM[0].merge_rule}"]
-    assert sections["exchange"] == [crosses, "whole rows cross beside them, for the late output"]
+    assert sections["exchange"] == [crosses, "whole rows cross too, for the late output"]
     assert sections["state"] == [
         "open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"
     ]
     sections = explain_sections(predicates.plan_of(BOTH, SUM), streaming=False)
     assert sections["exchange"] == [crosses]
-    assert sections["state"] == ["none: a batch computes all windows at once; one without an end is not emitted"]
+    assert sections["state"] == ["none: a batch computes all windows at once, and does not emit windows without an end"]
 
 
 def test_predicates_rule_ignores_other_windows_and_refuses_allowed_lateness():

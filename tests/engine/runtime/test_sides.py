@@ -200,7 +200,7 @@ def test_closing_after_is_refused_for_only_one_side():
     assert both.closes_after == 3_000_000
     with pytest.raises(InvalidPlanError, match="to both streams, or to neither"):
         WatermarkStrategy.of_sides({"left": plain.closing_after("1 s"), "right": plain}, "side")
-    with pytest.raises(InvalidPlanError, match="two streams in one take no generators"):
+    with pytest.raises(InvalidPlanError, match="a join of two streams does not support watermark generators"):
         WatermarkStrategy.of_sides({"left": WatermarkStrategy.for_generator(Nothing), "right": plain}, "side")
 
 

@@ -276,7 +276,7 @@ def test_silence_survives_the_meta_record():
 def test_closing_after_refuses_invalid_times_and_strategies():
     assert repr(WatermarkStrategy(0).closing_after("30 seconds")).endswith(".closing_after('30 seconds')")
     for wrong in ("0 seconds", "-1 second", "1 microsecond"):
-        with pytest.raises(InvalidPlanError, match="closing_after wants a positive time of whole milliseconds"):
+        with pytest.raises(InvalidPlanError, match="closing_after needs a positive time of whole milliseconds"):
             WatermarkStrategy(0).closing_after(wrong)
     with pytest.raises(InvalidPlanError, match="no_watermarks"):
         WatermarkStrategy.no_watermarks().closing_after("1 second")

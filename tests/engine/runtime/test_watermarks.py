@@ -111,7 +111,7 @@ def test_expected_partitions_must_be_a_list_of_strings():
     )
     assert strategy.per_partition("q").expected == ()
     for wrong in ("ab", [1]):
-        with pytest.raises(InvalidPlanError, match="expected wants values of 'p' as a list of strings"):
+        with pytest.raises(InvalidPlanError, match="expected needs values of 'p' as a list of strings"):
             strategy.per_partition("p", wrong)
 
 
@@ -354,7 +354,7 @@ def test_check_kept_refuses_windows_that_begin_before_the_kept_rows():
     assert policy.kept_from(MAX_TIMESTAMP) == MAX_TIMESTAMP
     policy.check_kept(9, 19)
     policy.check_kept(10, 19)
-    with pytest.raises(PlanMismatchError, match="would begin 1 microsecond before the first row that the saved state still has"):
+    with pytest.raises(PlanMismatchError, match="would begin 1 microsecond before the first row in the saved state"):
         policy.check_kept(11, 19)
 
 

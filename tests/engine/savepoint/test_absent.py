@@ -45,7 +45,7 @@ COLUMNS = AbsentColumnAggregate("Mine", pa.int64(), pa.string())
     ],
 )
 def test_calling_a_placeholder_names_the_missing_code(call):
-    with pytest.raises(InvalidPlanError, match="has no code of Mine: state can be looked at, not run"):
+    with pytest.raises(InvalidPlanError, match=r"does not contain the code of Mine. You can inspect its state, but not run it"):
         call()
 
 
@@ -57,7 +57,7 @@ def test_calling_a_placeholder_names_the_missing_code(call):
     ],
 )
 def test_placeholder_without_a_name_is_named_by_its_role(call, name):
-    with pytest.raises(InvalidPlanError, match=f"has no code of {name}: state can be looked at, not run"):
+    with pytest.raises(InvalidPlanError, match=f"does not contain the code of {name}. You can inspect its state, but not run it"):
         call()
 
 

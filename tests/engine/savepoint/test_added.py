@@ -70,7 +70,7 @@ def test_plan_without_declared_aggregates_adds_none():
     ("aggregates", "words"),
     [
         ((agg.count(), agg.complete("totl"), TOTAL), "no result is called 'totl'; did you mean 'total'"),
-        ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "tells of another result itself"),
+        ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "checks another result"),
     ],
 )
 def test_complete_refuses_unknown_results(aggregates, words, by_row):

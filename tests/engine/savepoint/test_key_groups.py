@@ -106,7 +106,7 @@ def test_fewer_key_groups_than_parts_of_a_split_key_are_refused():
     plan = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
     table = pa.table({"key 0": ["a"]})
     assert new_groups(table, plan, placement, 5, 1, 3).tolist()
-    with pytest.raises(PlanMismatchError, match="split into 3 parts, which lie in 2 key groups"):
+    with pytest.raises(PlanMismatchError, match="split into 3 parts, in 2 key groups"):
         new_groups(table, plan, placement, 5, 1, 2)
 
 
@@ -156,7 +156,7 @@ def test_restore_into_key_groups_with_state_is_refused():
 def test_error_names_the_changed_windows_and_the_allowed_changes(exact):
     saved = saved_after(plan_of(TUMBLING, exact=exact), rows(3))
     other = plan_of(WindowSpec(EventTimeSessionWindows(10)), exact=exact)
-    with pytest.raises(PlanMismatchError, match=r"(?s)windows: .*->.*What may change, .*savepoints") as raised:
+    with pytest.raises(PlanMismatchError, match=r"(?s)windows: .*->.*savepoints.md lists the possible changes") as raised:
         restart(other, saved)
     assert "windows" in raised.value.changed
 
@@ -199,7 +199,7 @@ def test_user_function_and_declared_aggregates_cannot_replace_each_other():
     )
     own = harness.plan_for(operator, TUMBLING)
     declared = plan_of(TUMBLING, exact=True)
-    with pytest.raises(PlanMismatchError, match="a function of the user's own, now aggregates are declared"):
+    with pytest.raises(PlanMismatchError, match="a user function, but now aggregates are declared"):
         restart(declared, saved_after(own, rows(3)))
     with pytest.raises(PlanMismatchError, match=r"function: agg\.sum.*->  aggregate with Totals"):
         restart(own, saved_after(declared, rows(3)))
@@ -257,7 +257,7 @@ def test_windows_that_begin_before_the_kept_rows_are_refused(planned):
     """The watermark is 34. Windows of ten have kept the rows from 30 on."""
     saved = saved_after(planned(TUMBLING), rows(3), rows(35))
     for size, lacking in ((40, 30), (20, 10)):
-        with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row that the saved state"):
+        with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row in the saved state"):
             restart(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
     # A window that begins with the kept rows has all its rows.
     query = restart(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)

@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     WindowStagger,
@@ -47,7 +48,7 @@ from panestream.windowing.triggers import (
 )
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
-from tests.comparison import harness, intervals, look_backs, predicates
+from tests.comparison import harness, intervals, look_backs, predicates, rolling
 from tests.comparison.test_two_phase_random import Totals
 from tests.costs import random_cases
 from tests.engine.aggregates.test_against_naive import Story, recipes
@@ -82,6 +83,7 @@ def test_declared_aggregates_survive_json(recipe):
         ProcessingTimeSessionWindows.with_gap_column("gap", "seconds"),
         SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}),
         PredicateWindows("a = 1", None, 7),
+        RollingWindows.of({"1h": "1 hour", "ever": None}, every="1 minute"),
         GlobalWindows(EndOfStreamTrigger()),
         SeveralWindows.of({"a": TumblingEventTimeWindows(10), "b": CumulatingEventTimeWindows(20, 5)}),
         PurgingTrigger.of(ContinuousEventTimeTrigger(3)),
@@ -155,6 +157,7 @@ def on_columns(assigner, trigger=None, lateness=0, **more):
         on_columns(GlobalWindows.create(), PurgingTrigger(CountTrigger(3))),
         look_backs.plan_of(SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}), AGGREGATES, ("ts", "u")),
         predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 5), AGGREGATES),
+        rolling.plan_of(RollingWindows((("short", 20), ("ever", None)), 2), AGGREGATES, lateness=5, changelog=True),
         intervals.Interval(-3, 4, "left", (1, 2)).plan(),
     ],
     ids=lambda plan: type(plan.operator).__name__,
@@ -207,6 +210,7 @@ def test_declared_aggregates_of_the_row_operator_survive_json():
     [
         (look_backs.plan_of(LookBackWindows(10), AGGREGATES), "of look-backs"),
         (predicates.plan_of(PredicateWindows("v > 0", None), AGGREGATES), "of windows by predicates"),
+        (rolling.plan_of(RollingWindows((("short", 20),), 2), AGGREGATES), "of rolling values"),
     ],
 )
 def test_plan_whose_windows_do_not_fit_its_operator_is_refused(original, words):
@@ -231,7 +235,7 @@ def test_user_code_is_read_by_name_and_does_not_run():
         lambda: read_plan.operator.row_plan.function.function.add(1, 2),
         lambda: read_plan.watermark.generator().on_event(None, 0, None),
     ):
-        with pytest.raises(InvalidPlanError, match="has no code of"):
+        with pytest.raises(InvalidPlanError, match="does not contain the code of"):
             call()
 
 
@@ -271,7 +275,7 @@ def test_newer_format_and_unknown_names_are_refused():
 def test_changed_plan_is_refused_with_the_cause(broken):
     original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(
-        StateFormatError, match=r"none that this version of panestream writes \((Key|Type|Value|Attribute)Error: "
+        StateFormatError, match=r"this version of panestream cannot read the saved plan \((Key|Type|Value|Attribute)Error: "
     ) as caught:
         plan_of({**original, **broken})
     assert caught.value.__cause__ is not None

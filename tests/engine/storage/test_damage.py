@@ -35,6 +35,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -45,7 +46,7 @@ from panestream.windowing.fill import Fill
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
-from tests.comparison import harness, look_backs, predicates
+from tests.comparison import harness, look_backs, predicates, rolling
 from tests.costs import random_cases
 
 CHUNKS = 4
@@ -105,6 +106,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "counts": lambda: plan_declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
     "look-backs with panes": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
+    "rolling values": lambda: rolling.plan_of(RollingWindows((("short", 20), ("ever", None)), 2), SUMS),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
     "row, declared": lambda: plan_declared(windows(SLIDING), row=True),
     "row, sessions": lambda: plan_declared(windows(SESSIONS), row=True),

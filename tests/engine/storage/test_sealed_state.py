@@ -149,7 +149,7 @@ def test_every_flipped_bit_and_every_truncation_is_found(place):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         store.values[place] = bytes(damaged)
-        assert "checksum" in error_message(store, place) or "nothing that panestream writes" in error_message(store, place)
+        assert "checksum" in error_message(store, place) or "was not written by panestream" in error_message(store, place)
     for length in range(len(whole)):
         store.values[place] = whole[:length]
         error_message(store, place)

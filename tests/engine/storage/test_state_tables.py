@@ -35,7 +35,7 @@ def test_error_names_the_missing_column_or_table_and_those_that_exist():
     assert str(refused.value) == "a table of the saved state lacks the column 'number'; it has key 0, key 1, end"
     saved = StateTables({}, {"panes": TABLE, "emitted": TABLE})
     assert saved.table("emitted") is TABLE
-    for tables, names in ((saved.tables, "panes, emitted"), ({}, "none at all")):
+    for tables, names in ((saved.tables, "panes, emitted"), ({}, "nothing")):
         with pytest.raises(StateFormatError) as refused:
             StateTables({}, tables).table("purged")
         assert str(refused.value) == f"the saved state has no table 'purged', only {names}"

@@ -108,5 +108,5 @@ def test_error_names_the_first_tile_that_is_not_a_pane(rows, start, end):
         AsOf(COUNT, PANES, (20,)).answers(request, tiles, rows)
     assert str(refused.value) == (
         f"a tile goes from 1970-01-01 00:00:00.0000{start}+00:00 to 1970-01-01 00:00:00.0000{end}+00:00, "
-        "which is no pane of those that its column 'tile' names"
+        "which is not a pane of the tiles in its column 'tile'"
     )

@@ -62,8 +62,8 @@ def test_endless_input_leaves_windows_open_with_a_warning(sent):
     with pytest.warns(PanestreamWarning) as told:
         assert one.after([batch(1)]) is None
     assert str(told[0].message) == (
-        "fire_at_end: 10 times rows came while windows were to be closed, and they were left open: the input does not end. Let "
-        "the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them"
+        "fire_at_end: 10 times rows came before the windows could be closed, so windows are still open: the input does not end. "
+        "Keep the query running (trigger='10 seconds'), and close windows with WatermarkStrategy.closing_after"
     )
     assert (one.over, one.tries, len(sent), len(one.before)) == (True, 10, 10, 10)
     assert one.after([batch(1)]) is None

@@ -66,7 +66,7 @@ def test_missing_entry_of_a_run_means_a_replaced_checkpoint(tmp_path):
 def test_fenced_run_names_the_query_that_took_over_its_outputs(tmp_path):
     entry(tmp_path, 1)
     entry(tmp_path, 2, successor="/new")
-    with pytest.raises(FencedError, match=rf"goes on from a savepoint, with the checkpoint /new, .*says so in {tmp_path}\)"):
+    with pytest.raises(FencedError, match=rf"continues from a savepoint, with the checkpoint /new, .*as noted in {tmp_path}\)"):
         Epoch(str(tmp_path), 1, "ab").check(SPARK)
 
 
@@ -100,8 +100,8 @@ def test_checkpoint_without_the_plan_of_a_committed_micro_batch_is_refused(tmp_p
     with pytest.raises(StateDamagedError) as error:
         read_lease(SPARK, PLAN, str(tmp_path))
     assert str(error.value) == (
-        f"the checkpoint {tmp_path} is damaged: micro-batch 3 was committed (commits/3), and Spark's plan of it (offsets/3) is "
-        "gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+        f"the checkpoint {tmp_path} is damaged: micro-batch 3 was committed (commits/3), but Spark's plan of it (offsets/3) is "
+        "missing. Put back that file, or a copy of the whole checkpoint from before the damage"
     )
 
 
@@ -358,7 +358,7 @@ def test_old_query_is_fenced_if_its_successor_shares_a_folder(tmp_path):
     assert succeed(SPARK, them.claim("newer"), ["file:/b"]).number == 4
     register(SPARK, claim, ["file:/b"])
     logs(them.new, planned=0, committed=0)
-    with pytest.raises(CheckpointError, match=f"another query went on from {them.old} already, with the checkpoint {them.new}"):
+    with pytest.raises(CheckpointError, match=f"another query continued from {them.old} already, with the checkpoint {them.new}"):
         succeed(SPARK, them.claim("newer"), ["file:/b"])
 
 
@@ -398,5 +398,5 @@ def test_commit_of_a_rival_successor_during_the_start_is_detected(tmp_path, monk
         logs(them.new, planned=0, committed=0)
 
     monkeypatch.setattr(checkpoints, "fence_predecessor", told)
-    with pytest.raises(CheckpointError, match=f"another query went on from {them.old} already, with the checkpoint {them.new}"):
+    with pytest.raises(CheckpointError, match=f"another query continued from {them.old} already, with the checkpoint {them.new}"):
         succeed(SPARK, them.claim("newer"), ["file:/b"])

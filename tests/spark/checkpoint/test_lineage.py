@@ -68,7 +68,7 @@ def test_second_successor_is_refused_if_the_first_wrote_to_the_same_folders():
     assert successors(told) == ["a", "b"]
     others = {"a": [entry(places=[]), entry(places=["file:/out"])]}
     with pytest.raises(
-        CheckpointError, match=r"went on from old already, with the checkpoint a, and wrote to file:/out: .*delete a;"
+        CheckpointError, match=r"continued from old already, with the checkpoint a, and wrote to file:/out: .*delete a "
     ):
         check_only_successor(old, others, ["file:/late", "file:/out"], lambda _: 0)
     check_only_successor(old, others, ["file:/late"], lambda _: 0)

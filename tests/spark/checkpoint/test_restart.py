@@ -93,7 +93,7 @@ def test_checkpoint_with_rows_is_refused_on_an_older_spark(spark, checkpoint, mo
     started(spark, checkpoint)
     log(checkpoint, offsets=0)
     monkeypatch.setattr("panestream.spark.checkpoint.lease.check_data_frames", lambda session: None)
-    with pytest.raises(EnvironmentNotReadyError, match=rf"in the checkpoint {checkpoint} was begun with Spark 4.1 or later"):
+    with pytest.raises(EnvironmentNotReadyError, match=rf"in the checkpoint {checkpoint} started with Spark 4.1 or later"):
         read_lease(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
 
 

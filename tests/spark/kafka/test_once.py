@@ -46,5 +46,5 @@ def test_deduplicator_stores_the_last_micro_batch_of_each_writer():
 
 @pytest.mark.parametrize("text", ["", "5", "[[1]]", "{}x"])
 def test_deduplicator_refuses_state_that_it_did_not_write(text):
-    with pytest.raises(StateFormatError, match=r"nothing that KafkaDeduplicator\.to_json gave"):
+    with pytest.raises(StateFormatError, match=r"not from KafkaDeduplicator\.to_json"):
         pst.sinks.KafkaDeduplicator.from_json(text)

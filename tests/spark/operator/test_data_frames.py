@@ -68,7 +68,7 @@ def test_spark_4_0_gets_the_processor_with_data_frames():
 
 
 def test_stream_through_connect_of_spark_4_0_is_refused():
-    with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 does not support stateful operators"):
         dataflow.transform(Frame(object()), plan(groups=2), data_frames=True)
 
 
@@ -95,5 +95,7 @@ def test_data_frames_are_used_on_spark_4_0_and_by_setting(version, setting, want
 
 def test_checkpoint_of_a_later_spark_is_refused_on_spark_4_0():
     compat.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
-    with pytest.raises(EnvironmentNotReadyError, match=r"the checkpoint ckpt was begun with Spark 4\.1 or later, Spark 4\.0\.1"):
+    with pytest.raises(
+        EnvironmentNotReadyError, match=r"the checkpoint ckpt started with Spark 4\.1 or later, and Spark 4\.0\.1"
+    ):
         compat.check_rows(Frame(Grouped()), "ckpt")

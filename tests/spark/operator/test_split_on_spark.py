@@ -100,7 +100,7 @@ def test_wrong_split_distinct_is_refused(clicks):
     for aggregates, message in [
         ([agg.count()], "there is none"),
         ([users, agg.count_distinct("price")], "these are of user, price"),
-        ([users, agg.mean("price")], r"cannot put the parts of agg.mean\('price'\) together"),
+        ([users, agg.mean("price")], r"cannot combine the parts of agg.mean\('price'\) with"),
     ]:
         with pytest.raises(InvalidPlanError, match=message):
             split.aggregate(*aggregates)
@@ -109,7 +109,7 @@ def test_wrong_split_distinct_is_refused(clicks):
             over.aggregate(users)
     with pytest.raises(InvalidPlanError, match="not for apply"):
         split.apply(lambda key, window, rows: [len(rows)], "n int")
-    with pytest.raises(InvalidPlanError, match="top looks at whole results"):
+    with pytest.raises(InvalidPlanError, match="top needs whole results"):
         split.aggregate(users.alias("n")).top(3, by="n")
     with pytest.raises(PanestreamError, match="the option split_distinct must be a whole number from 2 to 32768"):
         windows(clicks, "shop").options(split_distinct=1)

@@ -17,7 +17,7 @@ from tests.engine.exchange.test_exchange import plan as plan_of
 DAY = 24 * 3600 * 1_000_000
 PLAN = plan_of()
 BOUNDED = replace(PLAN, watermark=WatermarkStrategy.for_bounded_out_of_orderness("1 minute").max_ahead("1 hour"))
-SAID_ONCE = "(Said once for each start; the counts of every micro-batch are in query.recent_progress.)"
+SAID_ONCE = "(Shown once for each start; the counts of every micro-batch are in query.recent_progress.)"
 
 
 def batch(batch_id=4, rows=10, **told):
@@ -39,14 +39,13 @@ def warnings_about(notice, *batches):
 def test_first_late_rows_without_a_sink_are_warned_of():
     (found,) = warnings_about(LateRows(PLAN, False), batch(3), batch(4, late_rows=1), batch(5, late_rows=2))
     assert found == (
-        "micro-batch 4 dropped 1 late row, behind the watermark: keep them with .side_output_late_data('late') and "
+        "micro-batch 4 dropped 1 late row: keep them with .side_output_late_data('late') and "
         f"start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). {SAID_ONCE}"
     )
     without_sink = LateRows(replace(PLAN, late_tag="behind"), False)
     (found,) = warnings_about(without_sink, batch(7, late_rows=1234))
     assert found == (
-        "micro-batch 7 dropped 1,234 late rows, behind the watermark: they have an output, 'behind', but no sink: "
-        f"start(behind=...). {SAID_ONCE}"
+        f"micro-batch 7 dropped 1,234 late rows: they have an output, 'behind', but no sink: start(behind=...). {SAID_ONCE}"
     )
     assert warnings_about(LateRows(PLAN, True), batch(late_rows=5)) == []
 

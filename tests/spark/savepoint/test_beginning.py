@@ -77,7 +77,7 @@ def test_kafka_source_at_other_offsets_is_refused(spark, tmp_path, log, where):
     there = begun(tmp_path, s1=f"v1\n{log}")
     with pytest.raises(CheckpointError, match=where) as caught:
         Sources((CLICKS,), "/saved", there).check_begun(spark)
-    assert str(caught.value).endswith("If it is meant so, start(…, source_offsets='job') says it")
+    assert str(caught.value).endswith("If this is intended, write start(…, source_offsets='job')")
     if "partition" in where:
         options = (
             """startingOffsets='{"clicks":{"0":23,"1":4}}' (of from_kafka: starting=), and start on another new checkpoint"""
@@ -128,7 +128,7 @@ def test_delta_source_is_warned_of_before_the_start(spark):
     with pytest.warns(PanestreamWarning) as caught:
         Sources((CLICKS, TABLE), "/saved", "cp").check(None)
     (one,) = caught
-    assert "source 2 of the savepoint /saved is a Delta table, read up to version 7, without it." in str(one.message)
+    assert "source 2 of the savepoint /saved is a Delta table, read up to version 7, exclusive." in str(one.message)
     assert ".options(**pst.state.read_savepoint(spark, '/saved').source_options(2))" in str(one.message)
     Sources((CLICKS, TABLE), "/saved", "cp", own=True).check(None)
     odd = SourcePosition(0, "other", "17")
@@ -196,5 +196,5 @@ def test_position_of_bootstrap_becomes_source_positions():
 
 
 def test_history_that_is_not_a_data_frame_is_refused():
-    with pytest.raises(InvalidPlanError, match="bootstrap wants history as a DataFrame, got list"):
+    with pytest.raises(InvalidPlanError, match="bootstrap needs history as a DataFrame, got list"):
         rows_like([], None)

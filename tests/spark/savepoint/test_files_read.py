@@ -56,9 +56,9 @@ def test_files_read_by_each_micro_batch_are_found_in_compacted_logs(spark, folde
         read = files_read(spark, str(checkpoint), 0, batch)
         rest = rows_of(without_files(stream(spark, folder), read, batch + 1), tmp_path / f"rest-{batch}")
         assert rest == sorted(number for at, number in batches.items() if at > batch)
-    with pytest.raises(CheckpointError, match="has no entry 99"):
+    with pytest.raises(CheckpointError, match="lacks the entry 99"):
         files_read(spark, str(checkpoint), 0, 99)
-    with pytest.raises(CheckpointError, match=r"micro-batch 99 cannot be told.*is gone"):
+    with pytest.raises(CheckpointError, match=r"micro-batch 99 are unknown.*is gone"):
         read_positions(spark, str(checkpoint), 99)
 
 
@@ -124,5 +124,5 @@ def test_inputs_whose_logs_are_ambiguous_are_refused(spark, folder, tmp_path):
     clicks, same = stream(spark, folder), stream(spark, folder)
     checkpoint = tmp_path / "checkpoint"
     last = read_to_the_end(clicks.where("n < 3").union(clicks.where("n >= 3")).union(same), checkpoint)
-    with pytest.raises(CheckpointError, match=r"3 inputs of the query have 2 logs .*one DataFrame.*Read it once for each"):
+    with pytest.raises(CheckpointError, match=r"3 inputs of the query have 2 logs .*one DataFrame.*Read it separately for each"):
         save_positions(spark, str(checkpoint), last, str(tmp_path / "saved"))

@@ -70,14 +70,16 @@ def test_query_from_savepoint_continues_in_the_folders_of_the_old_query(spark, t
     assert sorted(folder.name for folder in out.glob("batch_id=*")) == [f"batch_id={number}" for number in (0, 1, 2, 4, 5)]
 
     # The old query is refused, and would publish nothing if it still ran.
-    with pytest.raises(CheckpointError, match=r"went on from a savepoint, with the checkpoint .*new.*same places"):
+    with pytest.raises(
+        CheckpointError, match=r"has a successor that started from a savepoint, with the checkpoint .*new.*same outputs"
+    ):
         ran(counted(clicks, 2), out, old)
-    with pytest.raises(FencedError, match=r"goes on from a savepoint, with the checkpoint .*new"):
+    with pytest.raises(FencedError, match=r"continues from a savepoint, with the checkpoint .*new"):
         Epoch(str(old), 1, "0").check(spark)
 
     # A second query from the same savepoint with the same folders is refused.
     with pytest.raises(
-        CheckpointError, match=r"another query went on from .*old already, with the checkpoint .*new, and wrote to"
+        CheckpointError, match=r"another query continued from .*old already, with the checkpoint .*new, and wrote to"
     ):
         ran(counted(clicks, 3), out, tmp_path / "another", savepoint=saved.path)
     assert rows(spark, out) == rows(spark, whole)

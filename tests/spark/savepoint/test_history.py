@@ -93,7 +93,7 @@ def test_second_query_from_the_same_history_may_not_write_to_the_same_folders(sp
 
     start(tmp_path / "new", out)
     there = texts(spark.read.parquet(out).collect())
-    with pytest.raises(CheckpointError, match=r"another query went on from .*saved already, with the checkpoint .*new"):
+    with pytest.raises(CheckpointError, match=r"another query continued from .*saved already, with the checkpoint .*new"):
         start(tmp_path / "second", out)
     assert texts(spark.read.parquet(out).collect()) == there
     # A trial in other folders is fine, and so is a restart of the first query.
@@ -129,7 +129,7 @@ def test_wrong_history_is_refused(spark, tmp_path):
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (history.drop("user"), {}, "user: string in the stream, missing in history"),
         (history.withColumn("n", F.col("n").cast("string")), {}, "n: bigint in the stream, string in history"),
-        (stream, {}, "wants history as a batch"),
+        (stream, {}, "needs history as a batch"),
         (history, {"until": "soon"}, "until must be a time, got 'soon'"),
         (history, {"mian": pst.MemorySink()}, "there is no output 'mian'; did you mean 'main'?"),
     ]
@@ -137,14 +137,14 @@ def test_wrong_history_is_refused(spark, tmp_path):
         with pytest.raises(InvalidPlanError) as refused:
             result.bootstrap(given, str(tmp_path / "saved"), **how)
         assert words in str(refused.value)
-    with pytest.raises(InvalidPlanError, match="called on the stream's result"):
+    with pytest.raises(InvalidPlanError, match="call bootstrap on the stream's result"):
         counted(history).bootstrap(history, str(tmp_path / "saved"))
     timed = pst.stream(stream).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     bound = timed.key_by(stream.user).window(pst.TumblingEventTimeWindows.of("1 hour"))
-    with pytest.raises(InvalidPlanError, match="a Column of the stream's own DataFrame"):
+    with pytest.raises(InvalidPlanError, match="a Column of the stream's DataFrame"):
         bound.aggregate(agg.count()).bootstrap(history, str(tmp_path / "saved"))
     clock = pst.stream(stream).key_by("user").window(pst.TumblingProcessingTimeWindows.of("1 hour"))
-    with pytest.raises(InvalidPlanError, match="go by the clock"):
+    with pytest.raises(InvalidPlanError, match="use the clock"):
         clock.aggregate(agg.count()).bootstrap(history, str(tmp_path / "saved"))
     result.bootstrap(history, str(tmp_path / "saved"))
     with pytest.raises(CheckpointError, match="holds a savepoint already"):

@@ -115,11 +115,11 @@ def test_wrong_history_of_a_join_is_refused(spark, tmp_path):
     result = in_windows(*streams_in(spark, tmp_path / "rest", [45]))
     views, clicks = history(spark)
     wrong = [
-        (views, {}, "two streams, and each has a history of its own: bootstrap((views, clicks), ...)"),
-        ((views,), {}, "two streams, and each has a history of its own"),
+        (views, {}, "two streams, and each needs its own history: bootstrap((views, clicks), ...)"),
+        ((views,), {}, "two streams, and each needs its own history"),
         ((views, clicks.drop("who")), {}, "who: string in the right stream, missing in history"),
         ((views.withColumn("ad", F.lit(1)), clicks), {}, "ad: string in the left stream, int in history"),
-        ((views, 3), {}, "wants history as a DataFrame, got int"),
+        ((views, 3), {}, "needs history as a DataFrame, got int"),
         ((views, clicks), {"position": {"clicks": {"0": 23}}}, "give the position of each"),
         ((views, clicks), {"position": ({"clicks": 23}, None)}, "position must be the first offset of each partition"),
     ]
@@ -128,7 +128,7 @@ def test_wrong_history_of_a_join_is_refused(spark, tmp_path):
             result.bootstrap(given, str(tmp_path / "saved"), **how)
         assert words in str(refused.value)
     one = pst.stream(streams_in(spark, tmp_path / "one", [45])[0]).assign_timestamps("ts", STRATEGY).key_by("user")
-    with pytest.raises(InvalidPlanError, match="wants history as a DataFrame, got tuple"):
+    with pytest.raises(InvalidPlanError, match="needs history as a DataFrame, got tuple"):
         one.window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count()).bootstrap(
             (views, clicks), str(tmp_path / "saved")
         )
@@ -136,7 +136,7 @@ def test_wrong_history_of_a_join_is_refused(spark, tmp_path):
     bound = pst.stream(stream).assign_timestamps("ts", STRATEGY).key_by(stream.user)
     other = keyed(stream, streams_in(spark, tmp_path / "other", [45])[1])[1]
     near = bound.interval_join(other).between("0 s", "1 s").pairs(suffixes=("", "_click"))
-    with pytest.raises(InvalidPlanError, match="a Column of the stream's own DataFrame"):
+    with pytest.raises(InvalidPlanError, match="a Column of the stream's DataFrame"):
         near.bootstrap((views, clicks), str(tmp_path / "saved"))
 
 

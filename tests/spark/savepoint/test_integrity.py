@@ -141,7 +141,7 @@ def test_savepoint_without_a_key_group_is_refused(spark, old, tmp_path):
     state = pst.state.read_checkpoint(spark, str(checkpoint))
     headers = state.stored.headers().where("key_group <> 1")
     manifest = SavepointManifest(saved_plan={}, headers=[], tables={})
-    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 2 of 3"):
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is missing: only 2 of 3 exist"):
         write_savepoint(spark, f"{tmp_path}/saved", state.plan, headers, state.stored.tables(), manifest)
 
 
@@ -167,7 +167,7 @@ def _lose_files(checkpoint):
         (_lose_files, *["micro-batch 0 cannot be read: .*CANNOT_LOAD_STATE_STORE"] * 2),
         (lambda folder: shutil.rmtree(folder / "state/0/1"), *["cannot be read: state/0/1 is gone"] * 2),
         (lambda folder: shutil.rmtree(folder / "state/0/2"), *["cannot be read: state/0/2 is gone"] * 2),
-        (lambda folder: shutil.rmtree(folder / "state/0/_metadata"), *["says of the state .* is gone"] * 2),
+        (lambda folder: shutil.rmtree(folder / "state/0/_metadata"), *["metadata of the state .* is missing"] * 2),
     ],
     ids=["files", "a partition", "the last partition", "the metadata"],
 )

@@ -113,10 +113,10 @@ def test_folder_that_is_not_a_savepoint_is_refused_with_its_content(spark, tmp_p
     for path in ("broken/state/panes/part-0", "checkpoint/offsets/0", "other/a.csv"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text("x")
-    assert said("broken") == "was broken off while it was written: take another one"
+    assert said("broken") == "was interrupted while it was written. Take another savepoint"
     assert said("checkpoint").startswith("is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one")
-    assert said("other") == "is no savepoint (pst.savepoint makes one)"
-    assert said("nothing") == "is no savepoint (pst.savepoint makes one): there is nothing"
+    assert said("other") == "is not a savepoint (pst.savepoint makes one)"
+    assert said("nothing") == "is not a savepoint (pst.savepoint makes one): it does not exist"
     found = [is_savepoint(spark, f"{tmp_path}/{name}/") for name in ("broken", "checkpoint", "other", "nothing")]
     assert found == [True, False, False, False]
     with pytest.raises(CheckpointError, match="a savepoint is a folder; got ''"):

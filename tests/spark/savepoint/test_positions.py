@@ -118,7 +118,7 @@ def test_each_line_after_sparks_header_is_a_source():
 
 @pytest.mark.parametrize(("batch_id", "why"), [(3, "begins with 'v2'"), (4, "is gone"), (5, "is gone")])
 def test_missing_or_unknown_offset_log_is_refused(batch_id, why):
-    said = f"after micro-batch {batch_id} cannot be told: Spark's log, cp/offsets/{batch_id}, {why}; known is version v1"
+    said = f"after micro-batch {batch_id} are unknown: Spark's log, cp/offsets/{batch_id}, {why}; the supported version is v1"
     with pytest.raises(CheckpointError, match=re.escape(said)):
         read_positions(Logs(of_3='v2\n{}\n{"logOffset":7}', of_4=""), "cp", batch_id)
 

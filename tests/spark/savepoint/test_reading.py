@@ -77,7 +77,7 @@ def test_open_windows_agree_with_the_input_after_every_micro_batch_of_a_running_
     for asked in (9, -1):
         with pytest.raises(CheckpointError, match=f"has no micro-batch {asked}: it has 0 to 2"):
             pst.state.read_checkpoint(spark, checkpoint, asked)
-    with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of a streaming query"):
         pst.state.read_checkpoint(spark, str(tmp_path / "out"))
 
 
@@ -139,7 +139,7 @@ def test_key_groups_that_share_a_partition_are_read_separately(spark, tmp_path):
         writer.start().awaitTermination()
     finally:
         spark.conf.unset("spark.sql.shuffle.partitions")
-    with pytest.raises(CheckpointError, match=r"start\(\) did not begin it. Give the plan of the query: .*plan=result.plan"):
+    with pytest.raises(CheckpointError, match=r"it was not created by start\(\). Give the plan of the query: .*plan=result.plan"):
         pst.state.read_checkpoint(spark, checkpoint)
     found = pst.state.read_checkpoint(spark, checkpoint, plan=result.plan)
     lengths = found.stored.values().selectExpr("max(parts) AS parts", "max(length(value)) AS length").first()

@@ -55,9 +55,9 @@ def test_folder_without_a_committed_micro_batch_is_refused_with_its_content(spar
     for name in ("started", "planned"):
         assert said(name) == f"the checkpoint {name} has no micro-batch: none was committed yet"
     for name in ("saved", "broken"):
-        assert said(name) == f"{name} is a savepoint, and no checkpoint: pst.state.read_savepoint(spark, folder) looks into it"
-    assert said("other") == "other is no checkpoint of a streaming query"
-    assert said("nothing") == "nothing is no checkpoint of a streaming query: there is nothing"
+        assert said(name) == f"{name} is a savepoint, not a checkpoint. Read it with pst.state.read_savepoint(spark, folder)"
+    assert said("other") == "other is not a checkpoint of a streaming query"
+    assert said("nothing") == "nothing is not a checkpoint of a streaming query: it does not exist"
     with pytest.raises(CheckpointError, match="a checkpoint is a folder; got 3"):
         read_checkpoint(spark, 3)
 
@@ -102,19 +102,21 @@ def test_checkpoint_without_a_stored_plan_is_refused(spark, checkpoint, tmp_path
     for each in checkpoint.folder.glob("panestream/runs/*"):
         each.rename(tmp_path / each.name)
     with pytest.raises(
-        CheckpointError, match=r"cp does not say what its query computes: start\(\) did not begin it\. Give the plan"
+        CheckpointError, match=r"cp does not contain the plan of its query: it was not created by start\(\)\. Give the plan"
     ):
         read_checkpoint(spark, checkpoint.path)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("panestream.spark.checkpoint.lease._saved_plan", lambda plan: None)
         ensure_identity(spark, PLAN, checkpoint.path)
-    with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
+    with pytest.raises(CheckpointError, match="the plan of its query: an operator of another package runs it"):
         read_checkpoint(spark, checkpoint.path)
 
 
 def test_checkpoint_without_state_of_panestream_is_refused(spark, checkpoint, tmp_path):
     checkpoint.operators.clear()
-    with pytest.raises(StateDamagedError, match=r"state in the checkpoint .*cp is gone \(state/\*/_metadata\): put back a copy"):
+    with pytest.raises(
+        StateDamagedError, match=r"state in the checkpoint .*cp is missing \(state/\*/_metadata\). Put back a copy"
+    ):
         read_checkpoint(spark, checkpoint.path)
     (checkpoint.folder / "panestream").rename(tmp_path / "away")
     with pytest.raises(CheckpointError, match="cp is of a query without windows of panestream's"):
@@ -242,7 +244,7 @@ def test_headers_are_sorted_by_key_group():
 
     assert of(g1={"b": 1}, g0={"a": 1}) == [{"a": 1}, {"b": 1}]
     assert of() == [no_state(PLAN, 0).header, no_state(PLAN, 1).header]
-    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 1 of 2"):
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is missing: only 1 of 2 exist"):
         of(g0={})
 
 
@@ -294,7 +296,7 @@ def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
     assert said(WrittenPart(1_002, was), was) is None
     assert (
         said(WrittenPart(1_002, was), {"a": [2, "7"]})
-        == "has 2 rows, and had 1,002 when it was written: the file b is gone, or empty"
+        == "has 2 rows, and had 1,002 when it was written: the file b is missing or empty"
     )
     assert said(WrittenPart(1_002, was), {**was, "a": [2, "8"]}) == "was changed: the file a was changed: it has another checksum"
     copied = WrittenPart(1_002, was, copied=True)
@@ -358,7 +360,7 @@ def test_savepoint_of_a_checkpoint_is_needed_until_its_first_commit(spark, tmp_p
     # It has disappeared from its place, or from the place that it was moved to. Another savepoint may be in its place.
     saved.rename(tmp_path / "moved")
     assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == restored_from
-    with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):
+    with pytest.raises(CheckpointError, match="elsewhere is not a savepoint"):
         savepoint_for(spark, str(tmp_path / "elsewhere"), cp)
     write_manifest(spark, str(saved), replace(history, name="another"))
     assert savepoint_for(spark, str(saved), cp).manifest.name == "another"

@@ -101,8 +101,8 @@ def test_incompatible_query_from_savepoint_is_refused_before_it_starts(old, tmp_
     how = {"main": pst.ParquetSink(str(tmp_path / "out")), "checkpoint": str(tmp_path / "new"), "savepoint": f"{folder}/saved"}
     for wrong, said in (
         ({"key": "ts"}, r"key: user \(string\)  ->  ts \(timestamp"),
-        ({"windows": ("20 minutes", "5 minutes")}, "panes of 10 minutes that windows begin or end within now"),
-        ({"windows": ("2 hours", "10 minutes")}, "before the first row that the saved state still has"),
+        ({"windows": ("20 minutes", "5 minutes")}, "panes of 10 minutes, but the new windows begin or end within them"),
+        ({"windows": ("2 hours", "10 minutes")}, "before the first row in the saved state"),
     ):
         with pytest.raises(PlanMismatchError, match=said):
             counted(rest, **wrong).start(**how)
@@ -139,17 +139,17 @@ def test_folder_without_a_savepoint_is_refused_at_start(spark, old, tmp_path):
         pst.savepoint(spark, checkpoint, f"{folder}/first")
     with pytest.raises(CheckpointError, match=r"is a checkpoint, and no savepoint: pst\.savepoint"):
         pst.state.read_savepoint(spark, checkpoint)
-    with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.state\.read_savepoint"):
+    with pytest.raises(CheckpointError, match=r"is a savepoint, not a checkpoint. Read it with pst\.state\.read_savepoint"):
         pst.state.read_checkpoint(spark, f"{folder}/saved")
-    with pytest.raises(CheckpointError, match=r"is no savepoint .*: there is nothing"):
+    with pytest.raises(CheckpointError, match=r"is not a savepoint .*: it does not exist"):
         pst.state.read_savepoint(spark, f"{folder}/nowhere")
-    with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query: there is nothing"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of a streaming query: it does not exist"):
         pst.state.read_checkpoint(spark, f"{folder}/nowhere")
     # The first attempt was killed before the manifest was written, so the next savepoint may replace it.
     broken = tmp_path / "broken"
     shutil.copytree(folder / "saved", broken)
     shutil.rmtree(broken / "manifest")
-    with pytest.raises(CheckpointError, match="was broken off"):
+    with pytest.raises(CheckpointError, match="was interrupted"):
         counted(rest).start(main=pst.MemorySink(), checkpoint=f"{tmp_path}/new", savepoint=str(broken))
     again = pst.savepoint(spark, checkpoint, str(broken))
     rows = again.table("panes")

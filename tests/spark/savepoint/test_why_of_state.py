@@ -49,7 +49,7 @@ def rows(spark, tmp_path_factory):
 def test_why_of_state_explains_an_open_and_a_closed_window(panes):
     told = str(pst.tools.why(panes, key="ann", at=at(12)))
     assert "The watermark is at 2026-01-01 10:13:59.999999." in told
-    assert "5 rows went in; results as they stand: total=75." in told
+    assert "5 rows went in; results so far: total=75." in told
     assert "It fires when the watermark comes to 2026-01-01 10:19:59.999999." in told
     assert "Such a row is taken, if it comes now." in told
     told = str(pst.tools.why(panes, key="ann", at=at(8)))
@@ -62,7 +62,7 @@ def test_why_of_state_answers_for_all_keys_and_refuses_a_wrong_key(panes):
     assert {one.key: one.results for one in facts.known} == {"ann": {"total": 75}, "bob": {"total": 70}}
     with pytest.raises(CheckpointError, match="a tuple of one for each"):
         pst.tools.why(panes, key=("ann", 1), at=at(12))
-    with pytest.raises(InvalidPlanError, match="keeps no account of rows"):
+    with pytest.raises(InvalidPlanError, match="does not record rows"):
         pst.tools.why(panes, row={"user": "ann"})
 
 
@@ -71,7 +71,7 @@ def test_why_of_state_shows_the_session_that_a_row_would_join_and_stored_rows(ro
     assert [row.value.price for row in facts.kept] == [18]
     (now,) = facts.windows
     assert (now.is_open, [len(pst.tools.why(rows, key="bob", window=known.window).facts) for known in now.known]) == (True, [1])
-    with pytest.raises(InvalidPlanError, match="which session"):
+    with pytest.raises(InvalidPlanError, match="the session of a row"):
         pst.tools.why(rows, at=at(18))
 
 

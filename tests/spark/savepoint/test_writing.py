@@ -58,6 +58,6 @@ def test_savepoint_of_key_groups_at_several_micro_batches_is_refused():
 @pytest.mark.parametrize("gone", [0, 1, 2])
 def test_savepoint_with_a_missing_header_is_refused(gone):
     there = {group: header_after(group, [3]) for group in range(3) if group != gone}
-    with pytest.raises(StateDamagedError, match=f"the state of key group {gone} is gone: there are 2 of 3") as refused:
+    with pytest.raises(StateDamagedError, match=f"the state of key group {gone} is missing: only 2 of 3 exist") as refused:
         write_headers(there)
     assert refused.value.group == gone

@@ -246,7 +246,7 @@ def test_compaction_refuses_and_keeps_orc_files(tmp_path):
         file.rename(file.with_suffix(".orc"))
     there = sorted(place.root.glob("batch_id=*/*"))
     with pytest.raises(
-        SinkError, match=r"batch_id=0/batches-0000000000-0000000000-.*\.orc is no Parquet file: only those are put"
+        SinkError, match=r"batch_id=0/batches-0000000000-0000000000-.*\.orc is not a Parquet file, and only Parquet files"
     ):
         place.compact()
     assert sorted(place.root.glob("batch_id=*/*")) == there
@@ -258,7 +258,9 @@ def test_compaction_refuses_files_with_another_suffix(tmp_path, suffix):
     for file in place.root.glob("batch_id=0/*.parquet"):
         file.rename(file.with_name(file.name.removesuffix(".parquet") + suffix))
     there = sorted(place.root.rglob("*"))
-    with pytest.raises(SinkError, match=rf"batch_id=0/batches-.*{suffix} is no Parquet file: only those are put together"):
+    with pytest.raises(
+        SinkError, match=rf"batch_id=0/batches-.*{suffix} is not a Parquet file, and only Parquet files are merged"
+    ):
         place.compact()
     assert set(there) <= set(place.root.rglob("*"))
 

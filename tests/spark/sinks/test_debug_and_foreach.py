@@ -38,7 +38,7 @@ def test_console_sink_prints_rows_with_their_micro_batch(capsys):
     sink.write(Rows([4]), None)
     assert capsys.readouterr().out == "--- micro-batch 7\n[1, 2] False\n--- all rows\n[4] False\n"
     assert (sink.describe(), sink.place(None)) == ("console", None)
-    assert sink.guarantee(None).startswith("for looking:")
+    assert sink.guarantee(None).startswith("for debugging:")
 
 
 def test_function_sink_gets_rows_and_number_of_the_micro_batch():

@@ -124,7 +124,7 @@ def test_spark_publishes_and_clears_on_other_file_systems(spark, tmp_path, viewf
 def test_missing_output_folder_is_an_error(spark, tmp_path):
     run(spark, tmp_path, FILES[:1])
     shutil.rmtree(tmp_path / "main")
-    with pytest.raises(SinkError, match=r"main is gone, .*Put the directory back.*choose another directory.*new checkpoint"):
+    with pytest.raises(SinkError, match=r"main or its marker .*Restore the directory.*choose another directory.*new checkpoint"):
         run(spark, tmp_path, FILES[:1])
     moved = {"main": pst.ParquetSink(f"{tmp_path}/moved"), "late": pst.ParquetSink(f"{tmp_path}/late")}
     (tmp_path / "main").mkdir()  # for the reader

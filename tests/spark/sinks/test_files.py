@@ -392,7 +392,7 @@ def test_partial_marker_of_an_earlier_panestream_is_not_an_owner(tmp_path):
 
 def test_folder_without_its_marker_or_with_foreign_files_is_refused(tmp_path):
     query = Query(tmp_path)
-    with pytest.raises(SinkError, match=r"is gone, or has lost its marker _panestream: micro-batches .* were written there"):
+    with pytest.raises(SinkError, match=r"or its marker _panestream is missing: earlier micro-batches .* were written there"):
         query.sink.open(SPARK, QueryRunInfo("q", written=True))
     (query.folder / "deep").mkdir(parents=True)
     query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))

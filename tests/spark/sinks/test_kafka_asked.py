@@ -24,14 +24,14 @@ SINK = KafkaSink("host:9092", "hot", ["user"], options=OPTIONS)
             ("host:9092", "hot items"),
             "a KafkaSink: a topic has a name of letters, digits, '.', '_' and '-', got 'hot items'",
         ),
-        (("host:9092", "hot", "user"), "a KafkaSink wants the names of the key columns as a list, got 'user': write ['user']"),
+        (("host:9092", "hot", "user"), "a KafkaSink needs the names of the key columns as a list, got 'user': write ['user']"),
         (
             ("host:9092", "hot", [], False, {"Topic": "x"}),
-            "the option 'Topic' has an argument of its own in KafkaSink: give that instead",
+            "the option 'Topic' has its own argument in KafkaSink. Use that argument",
         ),
         (
             ("host:9092", "hot", [], False, {"kafka.acks": "all", "kafka.bootstrap.servers": "x"}),
-            "the option 'kafka.bootstrap.servers' has an argument of its own in KafkaSink: give that instead",
+            "the option 'kafka.bootstrap.servers' has its own argument in KafkaSink. Use that argument",
         ),
     ],
 )
@@ -54,9 +54,7 @@ def test_keys_must_be_columns():
 
 
 def test_guarantee_of_kafka_sink_depends_on_the_reader():
-    again = (
-        "at least once: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once for a "
-    )
+    again = "at least once: a repeated micro-batch sends its records again, with the same ids; exactly once for a "
     assert SINK.guarantee(None) == again + "reader that takes each panestream-id once (pst.sinks.KafkaDeduplicator)"
     compacted = pst.KafkaSink("host:9092", "hot", ["user"], compacted=True)
     assert compacted.guarantee(None) == "exactly once for a reader of the last record of each key (the topic as a table)"
@@ -126,14 +124,14 @@ def test_compacted_topic_needs_keys_that_identify_the_last_record(keys, output, 
         return
     with pytest.raises(SinkError) as error:
         sink.open(Session(), QueryRunInfo("q", output))
-    assert str(error.value) == "topic hot: the output 'late' has no window: compacted=True needs keys=[...]"
+    assert str(error.value) == "topic hot: the output 'late' does not have windows, so compacted=True needs keys=[...]"
 
 
-ABSENT = "topic hot: there is no such topic at host:9092; make it, with as many partitions as readers want"
+ABSENT = "topic hot: host:9092 does not have this topic. Create it with the partitions that readers need"
 SILENT = "topic hot: no broker answers at host:9092"
 LARGE = (
-    "topic hot: a record is larger than the producer or the topic allows: give "
-    "options={'kafka.max.request.size': 'BYTES'}, and the topic the same as max.message.bytes"
+    "topic hot: a record is larger than the producer or the topic allows. Give options={'kafka.max.request.size': 'BYTES'}, and "
+    "the topic the same as max.message.bytes"
 )
 KNOWN = {
     "Failed to find data source: kafka. Please": no_kafka(),
@@ -244,5 +242,5 @@ def test_unknown_error_of_a_write_is_raised_unchanged(monkeypatch):
 
 
 def test_missing_topic_is_reported_before_a_missing_broker():
-    with pytest.raises(SinkError, match="there is no such topic"):
+    with pytest.raises(SinkError, match="does not have this topic"):
         SINK.open(Session(RuntimeError("TimeoutException: Topic hot not present in metadata")), QueryRunInfo("q"))

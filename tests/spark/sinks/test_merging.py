@@ -73,7 +73,7 @@ def test_table_without_merge_support_is_named_in_the_error(words, ours):
         sink._merge("session", MagicMock(merge=refuse), "MERGE", 7)
     assert asked == [("session", "t", "MERGE", sink.commit(7))]
     if ours:
-        assert str(raised.value).startswith("the table t does not know MERGE: a MergeSink needs ")
+        assert str(raised.value).startswith("the table t does not support MERGE: a MergeSink needs ")
         assert raised.value.__cause__ is cause
     else:
         assert raised.value is cause

@@ -93,7 +93,8 @@ def test_missing_owner_of_rows_is_an_error(tmp_path):
     place.compact()
     next(tmp_path.glob("batch_id=0/_counts-*")).write_text("[[0")
     with pytest.raises(
-        SinkError, match=r"rows of micro-batches 0 to 4, and _counts-.* cannot be read .*: restore it from a copy"
+        SinkError,
+        match=r"rows of micro-batches 0 to 4, and _counts-.* with their numbers of rows cannot be read .*. Restore it from a copy",
     ):
         place.run(2).begin(3)
 

@@ -182,7 +182,7 @@ def test_micro_batch_of_the_old_query_after_the_savepoint_is_not_appended_again(
     if refused:
         with pytest.raises(
             SinkError,
-            match=f"^the table t has micro-batch {last} of .* the savepoint was taken after micro-batch 7: what it wrote",
+            match=f"^the table t has micro-batch {last} of .* the savepoint was taken after micro-batch 7: its later rows",
         ):
             sink.open(session, run)
     else:
@@ -195,8 +195,8 @@ def test_micro_batch_of_the_old_query_after_the_savepoint_is_not_appended_again(
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"t": "parquet"}, "the table t is one of parquet, which does not know MERGE"),
-        ({}, "the table t would be made as one of parquet, which does not know MERGE: .*: say format='delta'"),
+        ({"t": "parquet"}, "the table t is one of parquet, which does not support MERGE"),
+        ({}, "the table t would be made as one of parquet, which does not support MERGE: .*: say format='delta'"),
     ],
 )
 def test_merge_into_a_table_of_a_built_in_format_is_refused(tables, said):
@@ -222,7 +222,7 @@ def test_format_that_the_session_lacks_is_refused_at_start(sink, kind):
         assert sink.open(session, QueryRunInfo("q1")) == sink  # an existing table is accepted in any format
         del session.tables["t"]
         if refused:
-            with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/how-to/{kind}.md"):
+            with pytest.raises(SinkError, match=f"this Spark lacks {kind}. .* docs/how-to/{kind}.md"):
                 sink.open(session, QueryRunInfo("q1"))
         else:
             assert sink.open(session, QueryRunInfo("q1")) == sink
@@ -312,7 +312,7 @@ def test_names_of_tables_and_columns_are_quoted():
     assert by_path.place(None) == "file:/data/a b"
     assert by_path.quoted_name == "`delta`.`/data/a b`"
     for name in ("a b", "a.b.c.d", "delta.`x", "delta./x", "", 3):
-        with pytest.raises(SinkError, match="is no table name"):
+        with pytest.raises(SinkError, match="is not a table name"):
             pst.TableSink(name)
 
 

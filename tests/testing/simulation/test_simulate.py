@@ -73,6 +73,13 @@ class Firings(pst.ProcessWindowFunction):
         },
         {"assigner": pst.LookBackWindows.of("1 minute"), "aggregate": pst.agg.sum("n"), "columns": {"n": "int64"}},
         {
+            "assigner": pst.rolling({"1m": "1 minute", "ever": None}, every="10 seconds"),
+            "aggregate": [pst.agg.count(), pst.agg.sum("n")],
+            "columns": {"n": "int64"},
+            "allowed_lateness": "20 seconds",
+            "side_output_late_data": True,
+        },
+        {
             "assigner": pst.PredicateWindows.of(start="on", end="off"),
             "aggregate": [pst.agg.count(), pst.agg.sum("n")],
             "columns": {"n": "double", "on": "bool", "off": "bool"},
@@ -95,6 +102,7 @@ class Firings(pst.ProcessWindowFunction):
         "clock",
         "global",
         "look-backs",
+        "rolling values",
         "predicates",
         "closed by a row",
         "no columns",
@@ -167,11 +175,11 @@ def test_function_that_depends_on_the_cut_into_micro_batches_is_reported():
 def test_queries_that_cannot_be_simulated_are_refused():
     with pytest.raises(InvalidPlanError, match="at least one schedule"):
         simulate(MINUTE, reduce=max, schedules=0)
-    with pytest.raises(InvalidPlanError, match=r"no values of the column 'at'.*give rows="):
+    with pytest.raises(InvalidPlanError, match=r"cannot make values for the column 'at'.*give rows="):
         simulate(MINUTE, aggregate=pst.agg.max("at"), columns={"at": "date32"})
-    with pytest.raises(InvalidPlanError, match="no place for a second stream"):
+    with pytest.raises(InvalidPlanError, match="does not support joins of two streams"):
         simulate("clicks.join(views)", apply=lambda key, window, left, right: [])
-    with pytest.raises(InvalidPlanError, match=r"no column 'on'.*a column of its own"):
+    with pytest.raises(InvalidPlanError, match=r"no column 'on'.*give each expression of the query as a column"):
         simulate(pst.PredicateWindows.of(start="on"), aggregate=pst.agg.count(), columns={"off": "bool"})
     with pytest.raises(InvalidPlanError, match="columns only, with declared aggregates"):
         simulate(pst.LookBackWindows.of("1 hour"), apply=lambda key, window, rows: [len(rows)])

@@ -62,7 +62,10 @@ def test_repr_rebuilds_an_aggregate(recipe):
         (lambda: agg.count().alias(3), "an alias must be a non-empty string, got 3"),
         (lambda: agg.complete(""), "output must be the name of another result, got ''"),
         (lambda: agg.complete(3), "output must be the name of another result, got 3"),
-        (lambda: agg.complete("n").alias("n"), "is called 'n' itself: it tells of another result, write .alias..n_complete"),
+        (
+            lambda: agg.complete("n").alias("n"),
+            "is called 'n' itself: it must have another name than the result it checks. Write .alias..n_complete",
+        ),
         (lambda: agg.histogram("x", []), "edges must be finite numbers, at least one"),
         (lambda: agg.histogram("x", [1, 1]), "each larger than the one before"),
         (lambda: agg.histogram("x", [1, 3, 2]), "each larger than the one before"),
@@ -222,7 +225,7 @@ def test_probability_outside_0_to_1_is_refused(share):
         agg.approx_quantile("x", share)
     with pytest.raises(InvalidPlanError) as among_others:
         agg.approx_quantiles("x", [0, share, 1])
-    said = "a quantile is asked for by a number from 0 to 1, got"
+    said = "a quantile is a number from 0 to 1, got"
     assert str(one.value) == f"agg.approx_quantile: {said} {(share,)!r}; write agg.approx_quantile('x', 0.99)"
     assert (
         str(among_others.value) == f"agg.approx_quantiles: {said} {(0, share, 1)!r}; write agg.approx_quantiles('x', [0.5, 0.99])"

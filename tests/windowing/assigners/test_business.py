@@ -142,7 +142,7 @@ def test_single_holiday_counts_as_a_list_of_one(holiday):
         ({"weekend": ("funday",)}, "monday"),
         (
             {"weekend": tuple(f"{name}day" for name in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))},
-            "no business days",
+            "Leave at least one business day",
         ),
         ({"holidays": ["25.12.2026"]}, "2026-12-25"),
         ({"holidays": [20261225]}, "2026-12-25"),

@@ -39,5 +39,5 @@ def test_look_backs_can_be_combined_with_look_backs_only():
 def test_row_operator_refuses_look_backs():
     with pytest.raises(InvalidPlanError, match="runs on columns only"):
         WindowTestHarness(LookBackWindows(5), reduce=max)
-    with pytest.raises(InvalidPlanError, match="only the rows after it say"):
+    with pytest.raises(InvalidPlanError, match="depend on later rows"):
         LookBackWindows(5).assign_windows(None, 0, 0)

@@ -44,5 +44,5 @@ def test_sessions_closed_by_a_predicate_become_predicate_windows():
 def test_row_operator_refuses_predicate_windows():
     with pytest.raises(InvalidPlanError, match="runs on columns only"):
         WindowTestHarness(PredicateWindows("a"), reduce=max)
-    with pytest.raises(InvalidPlanError, match="only the rows before it say"):
+    with pytest.raises(InvalidPlanError, match="depends on earlier rows"):
         PredicateWindows("a").assign_windows(None, 0, 0)

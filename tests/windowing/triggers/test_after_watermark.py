@@ -140,12 +140,12 @@ def test_after_watermark_of_the_global_window_fires_at_the_end_of_input():
 @pytest.mark.parametrize("what", ["early", "late"])
 @pytest.mark.parametrize("inner", [None, CountTrigger, 3])
 def test_after_watermark_refuses_anything_but_triggers(what, inner):
-    with pytest.raises(InvalidWindowError, match=f"AfterWatermark\\(\\).{what} wants a trigger"):
+    with pytest.raises(InvalidWindowError, match=f"AfterWatermark\\(\\).{what} needs a trigger"):
         getattr(AfterWatermark(), what)(inner)
 
 
 def test_purging_trigger_inside_after_watermark_is_refused():
-    with pytest.raises(InvalidWindowError, match="said once, of the whole trigger"):
+    with pytest.raises(InvalidWindowError, match="only the whole trigger"):
         AfterWatermark().early(PurgingTrigger.of(CountTrigger.of(2)))
 
 

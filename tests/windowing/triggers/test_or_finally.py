@@ -53,7 +53,7 @@ def test_or_finally_of_merged_sessions_combines_their_counts():
 
 @pytest.mark.parametrize("given", [(None, AfterCount(1)), (AfterCount(1), AfterCount)])
 def test_or_finally_refuses_anything_but_triggers(given):
-    with pytest.raises(InvalidWindowError, match="OrFinally wants a trigger"):
+    with pytest.raises(InvalidWindowError, match="OrFinally needs a trigger"):
         OrFinally.of(*given)
 
 

@@ -68,5 +68,5 @@ def test_purging_trigger_uses_the_clock_if_its_inner_trigger_does():
 
 @pytest.mark.parametrize("inner", [CountTrigger, None])
 def test_purging_trigger_refuses_anything_but_triggers(inner):
-    with pytest.raises(InvalidWindowError, match="PurgingTrigger wants a trigger"):
+    with pytest.raises(InvalidWindowError, match="PurgingTrigger needs a trigger"):
         PurgingTrigger.of(inner)

@@ -36,7 +36,7 @@ def test_repeated_flink_trigger_behaves_as_without_repeatedly():
 
 
 def test_repeatedly_refuses_anything_but_triggers():
-    with pytest.raises(InvalidWindowError, match="Repeatedly wants a trigger"):
+    with pytest.raises(InvalidWindowError, match="Repeatedly needs a trigger"):
         Repeatedly.of(AfterCount)
 
 

@@ -31,9 +31,7 @@ def told_of(recipe: Complete, aggregates: Mapping[str, Aggregate]) -> Aggregate:
         others = [name for name, other in aggregates.items() if not isinstance(other, Complete)]
         raise InvalidPlanError(f"{recipe!r}: no result is called {recipe.output!r}; {did_you_mean(recipe.output, others)}")
     if isinstance(target, Complete):
-        raise InvalidPlanError(
-            f"{recipe!r}: {recipe.output!r} tells of another result itself, and is always right: name that one"
-        )
+        raise InvalidPlanError(f"{recipe!r}: {recipe.output!r} checks another result. Name that result")
     return target
 
 

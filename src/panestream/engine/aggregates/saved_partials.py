@@ -78,8 +78,8 @@ def _check_function(of: str, known: Mapping[str, Sequence[str]]) -> None:
     other = next((one for one in known if keeps and one.partition(KEEPS)[0] == written), None)
     if other is not None:
         raise PlanMismatchError(
-            f"the saved state holds accumulators of a function that has other ones now:\n  {other}  ->  {of}\n"
-            "Give the function another name where it is another one; else start with the accumulator that it had",
+            f"the saved state holds accumulators of a function that has changed:\n  {other}  ->  {of}\n"
+            "Rename the function if it is a new one; otherwise start with its old accumulator",
             {"partials": (other, of)},
         )
 

@@ -99,12 +99,12 @@ class AccumulatorColumns:
             if wrong:
                 raise InvalidPlanError(
                     f"accumulator_type has the columns {', '.join(names)}, create_accumulator() returns {example!r}: "
-                    "write a column for each of its keys, called alike; or one map<...> for all of it"
+                    "write a column for each of its keys with the same name, or one map<...> for all keys"
                 )
             return lambda parts: dict(zip(names, parts, strict=True))
         raise InvalidPlanError(
-            f"create_accumulator() returns {example!r}, of which accumulator_type {', '.join(names)} cannot be the columns: "
-            "return a tuple, a list or a dict with a value for each, or declare one column for all of it"
+            f"create_accumulator() returns {example!r}, but accumulator_type {', '.join(names)} does not describe it. Return a "
+            f"tuple, a list or a dict with a value for each, or declare one column for all of it"
         )
 
 
@@ -336,8 +336,8 @@ class PartialAccumulator(PartialAggregate):
         if not count:
             return super(PartialAccumulator, self).nothing(0)
         raise InvalidPlanError(
-            "a reduce function makes its result of rows, and those that came before are gone: it cannot be added to windows that "
-            "are open. Start from no saved state"
+            "a reduce function needs all rows, but earlier rows are not stored, so it cannot be added to open windows. Start "
+            "without saved state"
         )
 
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:

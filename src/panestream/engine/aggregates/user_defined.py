@@ -87,8 +87,8 @@ class PartialUser(PartialAggregate):
         if not count:
             return [pa.array([], self.written.partial_type)]
         raise InvalidPlanError(
-            f"{self.written!r} makes partials of rows, and those that came before are gone: it cannot be added to windows that "
-            "are open. Start without it, or from no saved state"
+            f"{self.written!r} needs all rows, but earlier rows are not stored, so it cannot be added to open windows. Start "
+            f"without it, or without saved state"
         )
 
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:

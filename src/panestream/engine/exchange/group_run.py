@@ -112,9 +112,8 @@ def check_history(plan: WindowPlan) -> None:
     """Raise InvalidPlanError for queries that use the clock, because they cannot start from history."""
     if plan.operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
-            "bootstrap: the windows or the trigger of this query go by the clock, and what time it was when the rows of history "
-            "came, row after row, nobody knows: all would lie in the window of now. Start the stream without history; or take "
-            "windows of event time"
+            "bootstrap: the windows or the trigger of this query use the clock, but the arrival times of history are unknown, "
+            "so all its rows would be in the current window. Start the stream without history, or use windows of event time"
         )
 
 

@@ -29,7 +29,7 @@ def parse_filter(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], 
     for text in keys:
         place, value = _column_of(names, text)
         if place in found:
-            raise CheckpointError(f"the key column {names[place]!r} is asked for twice: {text!r} is the second value")
+            raise CheckpointError(f"the key column {names[place]!r} is given twice: {text!r} is the second value")
         found[place] = _typed(value, plan.key_schema.field(place))
     labels = tuple(text for text in windows if text in plan.labels)
     instants = tuple(_instant(text, plan.labels) for text in windows if text not in plan.labels)
@@ -54,13 +54,13 @@ def _key_array(value: object, column: pa.Field) -> pa.Array:
         return pa.array([value]).cast(column.type)
     except (pa.ArrowException, ValueError, TypeError):
         raise CheckpointError(
-            f"{value!r} is no value of the key column {column.name!r}, which is of type {column.type}"
+            f"{value!r} is not a value of the key column {column.name!r}, which is of type {column.type}"
         ) from None
 
 
 def _column_of(names: Sequence[str], text: str) -> tuple[int, str]:
     if not names:
-        raise CheckpointError("the query has no key: all its rows are in the same windows, there is nothing to choose by a key")
+        raise CheckpointError("the query does not have keys, so all its rows are in the same windows. Leave out the key")
     # Take the longest matching name, since one name plus an equals sign can be the beginning of another.
     fitting = [place for place, name in enumerate(names) if text.startswith(f"{name}=")]
     if fitting:
@@ -80,7 +80,7 @@ def _typed(text: str, column: pa.Field) -> pa.Array:
         return _parsed(text, column.type)
     except (pa.ArrowException, ValueError, ArithmeticError):
         raise CheckpointError(
-            f"{text!r} is no value of the key column {column.name!r}, which is of type {column.type} (null is written {NULL})"
+            f"{text!r} is not a value of the key column {column.name!r}, which is of type {column.type} (null is written {NULL})"
         ) from None
 
 

@@ -44,9 +44,9 @@ def bins_to_show(given: BinCounts, most: int = SHOWN) -> BinCounts:
     """Return bins for display: at most ``most`` from first to last, and as wide as the smallest gap between counts.
 
     >>> hour = 3_600_000_000
-    >>> to_show(BinCounts(1, {2 * hour: (1,), 4 * hour: (1,)})).width // hour
+    >>> bins_to_show(BinCounts(1, {2 * hour: (1,), 4 * hour: (1,)})).width // hour
     2
-    >>> to_show(BinCounts(1, {hour: (1,), 3 * hour: (1,)})).width // hour  # no bin of two hours begins at one o'clock
+    >>> bins_to_show(BinCounts(1, {hour: (1,), 3 * hour: (1,)})).width // hour  # no bin of two hours begins at one o'clock
     1
     """
     if not given.counts:

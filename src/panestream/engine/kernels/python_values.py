@@ -268,7 +268,7 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
         unknown = [str(name) for name in value if name not in names]
         if unknown:
             hint = did_you_mean(unknown[0], names)
-            raise InvalidPlanError(f"a result has the key {unknown[0]!r}, the schema has no such column; {hint}")
+            raise InvalidPlanError(f"a result has the key {unknown[0]!r}, which is not in the schema; {hint}")
         return tuple(value.get(name) for name in names)
     if isinstance(value, (tuple, list)) and len(value) == width:
         return tuple(value)

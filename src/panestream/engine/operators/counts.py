@@ -167,12 +167,12 @@ class CountSpec(AggregatingSpec):
         shape = self.shape
         per_window = "" if shape.panes_per_window is None else f", {shape.panes_per_window} to a window"
         return {
-            "counts": [f"{shape}; an incomplete rest is not emitted"],
+            "counts": [f"{shape}; incomplete windows are not emitted"],
             "panes": [f"{shape.panes_per_slide} to a slide{per_window}"],
             "aggregates": explain_aggregates(self.aggregates),
             "exchange": ["keys and values cross the shuffle unreduced, in the order of arrival, which decides"],
             "state": [
-                "open panes, in pages by hash of the key: a micro-batch reads those of its keys"
+                "open panes, in pages by hash of the key: a micro-batch reads the pages of its keys"
                 if streaming
                 else "none: a batch fires every complete window"
             ],
@@ -374,4 +374,4 @@ def _shape(window: WindowSpec) -> CountShape | str:
     if type(evictor) is not CountEvictor or evictor.do_evict_after or purges:
         return "an evictor other than the one of count windows needs all elements"
     size = evictor.max_count
-    return CountShape(size, slide) if size >= slide else "windows of fewer rows than lie between two firings"
+    return CountShape(size, slide) if size >= slide else "windows with fewer rows than between two firings"

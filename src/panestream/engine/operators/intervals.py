@@ -126,7 +126,7 @@ class IntervalSpec(OperatorSpec):
             has_windows=False,
             order_sensitive=False,
             late_by_time=1,
-            no_firings="an interval join emits each pair once, and each row without a partner once: there is nothing to number",
+            no_firings="an interval join emits each pair once, and each row without a partner once, so firings are not numbered",
             no_changelog="an interval join emits each pair once: nothing is taken back",
         )
 
@@ -183,7 +183,7 @@ class IntervalSpec(OperatorSpec):
             "interval": [
                 f"{self.how} join: a row of the right from {lower} to {upper} after the time of one of the left, both included"
             ],
-            "exchange": ["rows cross the shuffle, of each side the columns that results have"],
+            "exchange": ["rows of both sides cross the shuffle, with the columns of the results"],
             "state": [
                 f"rows of the left until the watermark is {kept['left']} past them, of the right {kept['right']}"
                 if streaming

@@ -189,18 +189,18 @@ class PredicateSpec(AggregatingSpec):
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         return {
             "predicates": [
-                "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
+                "rows of each key in the order of their times, when the watermark has passed them; older rows are late",
                 self._told(),
             ],
             "aggregates": explain_aggregates(self.aggregates),
             "exchange": [
-                "values cross the shuffle with what their rows begin and end",
-                *(["whole rows cross beside them, for the late output"] if plan.late_tag else []),
+                "values cross the shuffle, marked if their row begins or ends a window",
+                *(["whole rows cross too, for the late output"] if plan.late_tag else []),
             ],
             "state": [
                 "open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"
                 if streaming
-                else "none: a batch computes all windows at once; one without an end is not emitted"
+                else "none: a batch computes all windows at once, and does not emit windows without an end"
             ],
         }
 

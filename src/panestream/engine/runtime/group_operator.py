@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     LookBackWindows,
     PredicateWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -35,7 +36,14 @@ from panestream.windowing.assigners import (
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
-_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, LookBackWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
+_KNOWN = (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    LookBackWindows,
+    RollingWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 
 
 def last_instant(assigner: WindowAssigner, newest: int) -> int:
@@ -51,6 +59,9 @@ def last_instant(assigner: WindowAssigner, newest: int) -> int:
         return min(newest + (assigner.gap or 0), MAX_TIMESTAMP)
     if isinstance(assigner, LookBackWindows):
         return min(newest + assigner.following, MAX_TIMESTAMP)
+    if isinstance(assigner, RollingWindows):
+        # At this step the last row has left all windows with a length.
+        return min((newest // assigner.every + 1) * assigner.every + assigner.longest, MAX_TIMESTAMP + 1) - 1
     if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
         # Every key group has its own windows, and by then all of them are over.
         return min(newest + assigner.size - 1, MAX_TIMESTAMP)
@@ -68,7 +79,7 @@ def check_closable(assigner: WindowAssigner) -> None:
             )
         if not isinstance(one, _KNOWN) and not (isinstance(one, PredicateWindows) and one.gap is not None):
             raise InvalidPlanError(
-                "fire_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
+                "fire_at_end closes windows of event time whose end depends only on the time of a row: tumbling, sliding and "
                 "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "
                 f"not {one!r}: leave it out"
             )
@@ -357,7 +368,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 def window_rows(
     plan: WindowPlan,
     keys: Sequence[Column],
-    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None],
+    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None] | tuple[()],
     results: Sequence[Column],
     firing: Sequence[Column] = (),
     *,
@@ -366,8 +377,8 @@ def window_rows(
 ) -> pa.Table:
     """Return rows of the main output, or of a side output (``tag``) of window functions.
 
-    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. ``firing`` comes from
-    :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
+    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. They are empty if
+    results have no windows. ``firing`` comes from :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
     """
     schema = plan.emitted_schema(tag)
     # Several kinds of windows, and windows without bounds, exist for aggregates only; results of functions may lack columns.
@@ -382,9 +393,10 @@ def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
     declared = plan.side_outputs
     if tag not in declared:
         hint = did_you_mean(tag, declared) if declared else "none is declared"
-        raise InvalidPlanError(
-            f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
-        )
+        who, how = "the window function", f".side_output({tag!r}, schema)"
+        if not plan.operator.capabilities.has_windows:
+            who, how = "the process function", f".process(..., side_outputs={{{tag!r}: schema}})"
+        raise InvalidPlanError(f"{who} sent to the output {tag!r}: declare it, {how}; {hint}")
     return declared[tag]
 
 

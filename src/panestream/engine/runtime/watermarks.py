@@ -358,8 +358,8 @@ class LatenessPolicy:
         wanted = self.kept_from(closed)
         if wanted < since:
             raise PlanMismatchError(
-                f"open windows would begin {format_duration(since - wanted)} before the first row that the saved state still "
-                "has: their results would lack rows. Windows may become shorter, or begin more seldom, not longer"
+                f"open windows would begin {format_duration(since - wanted)} before the first row in the saved state, so their "
+                f"results would lack rows. Windows may become shorter or begin less often, but not longer"
             )
 
     def taken(self, panes: Int64s, closed: int) -> npt.NDArray[np.bool_]:

@@ -93,8 +93,8 @@ def new_groups(
         return placed
     if plan.split.parts > there_were:
         raise PlanMismatchError(
-            f"distinct values are split into {plan.split.parts} parts, which lie in {there_were} key groups: which part a saved "
-            "value is of is not known any more. The number of key groups must stay as it is",
+            f"distinct values are split into {plan.split.parts} parts, in {there_were} key groups, and the part of a saved "
+            f"value is not stored. The number of key groups must stay as it is",
             {KEY_GROUPS: (str(there_were), str(groups))},
         )
     before = placement(keys, there_were) if keys else placed

@@ -22,7 +22,7 @@ from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.kernels.python_values import python_values
 from panestream.engine.operators.panes.firing import HIDDEN
-from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.operators.row.contents import KeepRows, ProcessRows
 from panestream.engine.operators.row.operator import DeclaredFunction, row_tables
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
@@ -79,7 +79,7 @@ _AGGREGATE = "aggregate with "
 def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
     """Raise InvalidPlanError for functions that would not convert anything, naming the available values."""
     if not isinstance(migrate, Mapping):
-        raise InvalidPlanError(f"migrate wants functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
+        raise InvalidPlanError(f"migrate needs functions by their subject, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
     for name, function in migrate.items():
         if name != ACCUMULATOR and not (isinstance(name, str) and name.startswith(STATE) and len(name) > len(STATE)):
             raise InvalidPlanError(
@@ -91,9 +91,9 @@ def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
                 f"migrate[{name!r}] must be a function of the old value that returns the new, got {function!r}"
             )
         if name == ACCUMULATOR and _accumulating(plan) is None and not _keeps_accumulators(plan):
-            raise InvalidPlanError("migrate['accumulator']: this query keeps no accumulators of a function of your own")
+            raise InvalidPlanError("migrate['accumulator']: this query does not keep accumulators of a user function")
         if name != ACCUMULATOR and not isinstance(plan.operator, RowSpec):
-            raise InvalidPlanError(f"migrate[{name!r}]: {plan.operator.name} keep no states of triggers and functions")
+            raise InvalidPlanError(f"migrate[{name!r}]: {plan.operator.name} do not keep states of triggers and functions")
 
 
 def migrated_identity(saved: Mapping[str, str], migrate: Migrations, plan: WindowPlan) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _keeps_accumulators(plan: WindowPlan) -> bool:
     operator = plan.operator
     if not isinstance(operator, RowSpec) or operator.declared is not None:
         return False
-    return not operator.row_plan.keeps_elements and not isinstance(operator.row_plan.function, KeepRows)
+    return not operator.row_plan.keeps_elements and not isinstance(operator.row_plan.function, (KeepRows, ProcessRows))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:

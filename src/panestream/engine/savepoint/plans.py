@@ -21,8 +21,10 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
+from panestream.engine.operators.rolling.operator import RollingSpec, rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
+from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
@@ -31,6 +33,7 @@ from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,
     AbsentOverRows,
+    AbsentProcess,
     absent_aggregate,
     absent_reduce,
     recipe_json,
@@ -69,7 +72,7 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
     """Return a plan as JSON values."""
     writer, _ = SPECS.get(type(plan.operator), (None, None))
     if writer is None:
-        raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
+        raise StateFormatError(f"{plan.operator.name} does not support saved plans")
     return {
         "format": PLAN_FORMAT,
         "identity": dict(plan.identity()),
@@ -105,7 +108,7 @@ def plan_of(saved: Mapping[str, Any], *, pickles: bool = False) -> WindowPlan:
         if isinstance(error, PanestreamError):
             raise
         raise StateFormatError(
-            f"the saved plan is none that this version of panestream writes ({type(error).__name__}: {error}): it was changed, "
+            f"this version of panestream cannot read the saved plan ({type(error).__name__}: {error}): it was changed, "
             "or another version wrote it"
         ) from error
 
@@ -221,6 +224,14 @@ def _read_predicates(own: Own) -> OperatorSpec:
     return verdict.operator
 
 
+def _read_rolling(own: Own) -> OperatorSpec:
+    window = WindowSpec(own["assigner"], allowed_lateness=own["allowed_lateness"])
+    verdict = rolling_rule(window, DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
+    if verdict is None:
+        raise StateFormatError(f"the saved plan is of rolling values, and its windows are {own['assigner']!r}")
+    return verdict.operator
+
+
 def _accumulating(spec: Any) -> Own:
     return {"function": stable_repr(spec.function), "result": spec.result, "rows": spec.rows, "evictor": spec.evictor}
 
@@ -279,6 +290,22 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _process(spec: Any) -> Own:
+    window = spec.row_plan.window
+    return {
+        "named": type(spec.row_plan.function.function).__qualname__,
+        "pickled_state": window.pickled_state,
+        "result": spec.result,
+        "element_schema": spec.element_schema,
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _read_process(own: Own) -> OperatorSpec:
+    function = AbsentProcess(own["named"], own["by_processing_time"])
+    return process_spec(function, own["result"], own["element_schema"], pickled_state=own["pickled_state"])
+
+
 def _interval(spec: Any) -> Own:
     return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
 
@@ -294,8 +321,10 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     CountSpec: (_counts, _read_counts),
     LookBackSpec: (_look_backs, _read_look_backs),
     PredicateSpec: (_predicates, _read_predicates),
+    RollingSpec: (_predicates, _read_rolling),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
+    KeyedProcessSpec: (_process, _read_process),
 }
 """Writer and reader of each operator's specification."""

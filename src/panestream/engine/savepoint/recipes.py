@@ -32,13 +32,17 @@ from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSe
 from panestream.windowing.evictors import Elements, Evictor, EvictorContext
 from panestream.windowing.fill import Fill
 from panestream.windowing.functions import WindowFunction
+from panestream.windowing.process_functions import KeyedProcessContext, KeyedProcessFunction
 from panestream.windowing.triggers import Trigger, TriggerContext, TriggerResult
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from panestream.windowing.windows import TimeWindow, Window
 
 
 def _missing(name: str) -> NoReturn:
-    raise InvalidPlanError(f"the plan was read from a checkpoint, which has no code of {name}: state can be looked at, not run")
+    raise InvalidPlanError(
+        f"the plan was read from a checkpoint, which does not contain the code of {name}. You can inspect "
+        f"its state, but not run it"
+    )
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,27 @@ class AbsentEvictor(Evictor):
     described: str
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+@dataclass(frozen=True, repr=False)
+class AbsentProcess(KeyedProcessFunction):
+    """A user's keyed process function."""
+
+    described: str
+    processing_time: bool
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.processing_time
+
+    def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
+        _missing(self.described)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessContext) -> Iterable[Any] | None:
         _missing(self.described)
 
     def __repr__(self) -> str:
@@ -299,7 +324,7 @@ def recipe_of(saved: Any) -> Any:
         StateFormatError: it contains something unknown to this version, or an aggregate of another package.
     """
     if isinstance(saved, list):
-        raise StateFormatError(f"a saved plan holds a list where none can be: {saved!r}")
+        raise StateFormatError(f"a saved plan holds a list in a wrong place: {saved!r}")
     if not isinstance(saved, dict):
         return saved
     if "absent" in saved:
@@ -341,7 +366,9 @@ def _stand_in(saved: Mapping[str, Any]) -> Any:
         return AbsentTrigger(described, saved["processing_time"])
     if kind == "evictor":
         return AbsentEvictor(described)
-    raise StateFormatError(f"the plan computes {described}, which is of another package: import it where the state is looked at")
+    raise StateFormatError(
+        f"the plan computes {described}, which belongs to another package. Import it before you inspect the state"
+    )
 
 
 def schema_text(schema: pa.Schema) -> str:

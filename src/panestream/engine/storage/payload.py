@@ -53,18 +53,18 @@ def check_stream(payload: bytes | memoryview | pa.Buffer, *, dictionaries: bool 
         while True:
             mark, size = _PREFIX.unpack_from(data, at)
             if mark != _CONTINUES:
-                raise ValueError("it is no stream of Arrow's")
+                raise ValueError("it is not an Arrow stream")
             if not size:
                 return
             at += _PREFIX.size + size + _check_message(data, at + _PREFIX.size, dictionaries=dictionaries)
     except (struct.error, IndexError) as error:
-        raise ValueError(f"it is cut off, or what it says of itself cannot be read ({error})") from error
+        raise ValueError(f"it is incomplete, or its header is unreadable ({error})") from error
 
 
 def _after_mark(data: memoryview, at: int) -> int:
     mark, size = _PREFIX.unpack_from(data, at)
     if mark != _CONTINUES or not size:
-        raise ValueError("it is no stream of Arrow's")
+        raise ValueError("it is not an Arrow stream")
     return int(at + _PREFIX.size + size)
 
 
@@ -74,7 +74,7 @@ def _check_message(data: memoryview, at: int, *, dictionaries: bool) -> int:
     vtable = message - _INT.unpack_from(data, message)[0]
     outer, _, _, kind, header, body = _VTABLE.unpack_from(data, vtable)
     if outer < _VTABLE.size - 2 or not kind or not header:
-        raise ValueError("a message is no record batch")
+        raise ValueError("a message is not a record batch")
     if data[message + kind] == _RECORD_BATCH:
         _check_batch(data, message + header + _INT.unpack_from(data, message + header)[0])
     elif not dictionaries or data[message + kind] != _DICTIONARY:
@@ -82,7 +82,7 @@ def _check_message(data: memoryview, at: int, *, dictionaries: bool) -> int:
     # FlatBuffers omits default values at the end of a table, including their places: here a body of zero bytes.
     size = _LONG.unpack_from(data, message + body)[0] if outer >= _VTABLE.size and body else 0
     if size < 0:
-        raise ValueError("a message says that its body is shorter than nothing")
+        raise ValueError("a message has a negative length")
     return int(size)
 
 
@@ -249,7 +249,7 @@ def decode(payload: bytes, schema: pa.Schema | None = None, *, dictionaries: boo
         return _decoded(payload, schema, dictionaries=dictionaries)
     except _NO_PAYLOAD as error:
         raise StateFormatError(
-            f"bytes that should be a payload are none ({type(error).__name__}: {error}): they were changed on their way, or "
+            f"some bytes are not a payload of panestream ({type(error).__name__}: {error}): they were changed on their way, or "
             "something else wrote them"
         ) from error
 

@@ -234,7 +234,7 @@ class SealedState:
             older = payload.format_of(value) if value.startswith(_UNSEALED) else None
             if older is not None:
                 raise self._of_format(older)
-            raise self.damaged(space, key, "is nothing that panestream writes")
+            raise self.damaged(space, key, "was not written by panestream")
         _, version, checksum = _HEAD.unpack_from(value)
         if crc32(memoryview(value)[_HEAD.size :], crc32(value[:4])) != checksum:
             raise self.damaged(space, key, "has a wrong checksum: bytes of it were changed, or are missing")
@@ -265,7 +265,7 @@ def group_in(value: bytes) -> int:
     3
     """
     if len(value) < _HEAD.size + _PLACE.size or not value.startswith(_MAGIC):
-        raise StateDamagedError(f"a key group's meta record is missing, or nothing that panestream writes; {_ADVICE}")
+        raise StateDamagedError(f"a key group's meta record is missing, or was not written by panestream; {_ADVICE}")
     _, group, _, _ = _PLACE.unpack_from(value, _HEAD.size)
     return int(group)
 

@@ -87,7 +87,7 @@ def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> 
 def look_back_too_large(size: int, most: int) -> MemoryLimitError:
     """Return the error about the rows of a look-back, which are read at once for all keys of a key group."""
     return MemoryLimitError(
-        f"a key group would take {shown(size)} of what its rows look back to into memory at once; the limit is {shown(most)}. "
+        f"the look-backs of a key group need {shown(size)} of memory at once; the limit is {shown(most)}. "
         "Take shorter look-backs, aggregates that keep less (no lists, no distinct values), or more key groups "
         "(.options(key_groups=n), "
         f"on a new checkpoint or from a savepoint); or {_RAISE}"

@@ -36,7 +36,7 @@ class StateTables:
     def table(self, name: str) -> pa.Table:
         """Return a table by name, or raise StateFormatError if it is missing."""
         if name not in self.tables:
-            raise StateFormatError(f"the saved state has no table {name!r}, only {', '.join(self.tables) or 'none at all'}")
+            raise StateFormatError(f"the saved state has no table {name!r}, only {', '.join(self.tables) or 'nothing'}")
         return self.tables[name]
 
 

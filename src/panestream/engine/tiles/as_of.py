@@ -130,7 +130,7 @@ class _Axis:
         other = np.flatnonzero((panes.starts_of(numbers) != tiles.starts) | (panes.starts_of(numbers + 1) != tiles.ends))
         if len(other):
             start, end = (pa.scalar(int(edge[other[0]]), pa.timestamp("us", "UTC")) for edge in (tiles.starts, tiles.ends))
-            raise InvalidPlanError(f"a tile goes from {start} to {end}, which is no pane of those that its column 'tile' names")
+            raise InvalidPlanError(f"a tile goes from {start} to {end}, which is not a pane of the tiles in its column 'tile'")
         order = stable_order(codes, numbers)
         return cls(codes[order], numbers[order], tiles.take(order).partials)
 

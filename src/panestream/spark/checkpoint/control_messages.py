@@ -122,8 +122,9 @@ class EndOfInputRun:
         if self.tries == _MAX_CLOSING_RUNS:
             self.over = True
             warn(
-                f"fire_at_end: {_MAX_CLOSING_RUNS} times rows came while windows were to be closed, and they were left open: the "
-                "input does not end. Let the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them"
+                f"fire_at_end: {_MAX_CLOSING_RUNS} times rows came before the windows could be closed, so windows are still "
+                f"open: the input does not end. Keep the query running (trigger='10 seconds'), and close windows with "
+                f"WatermarkStrategy.closing_after"
             )
             return None
         self.check()

@@ -50,8 +50,8 @@ _KEPT = 20
 
 
 _BROKEN = (
-    "the checkpoint's identity was in it. If there are other entries beside it, delete this one's folder, they say the same; "
-    "else restore the checkpoint from a copy, or start from a new checkpoint with new outputs"
+    "the checkpoint's identity was in it. If there are other entries next to it, delete the folder of this entry, because they "
+    "contain the same; otherwise restore the checkpoint from a copy, or start on a new checkpoint with new outputs"
 )
 
 
@@ -87,18 +87,18 @@ class Epoch:
             successor = successor_of_newest()
             if successor is not None:
                 raise FencedError(
-                    f"another query goes on from a savepoint, with the checkpoint {successor}, and writes to the same places "
-                    f"(it says so in {self.checkpoint}): this run stops, and publishes nothing more"
+                    f"another query continues from a savepoint, with the checkpoint {successor}, and writes to the same outputs "
+                    f"(as noted in {self.checkpoint}): this run stops, and publishes no more rows"
                 )
             raise FencedError(
                 f"another copy of this query was started later on the checkpoint {self.checkpoint} (run {newest[0]}, this is "
-                f"run {self.number}): this copy stops, and publishes nothing more. Let only one copy run for one checkpoint; "
-                "if the other one was the mistake, stop it and start this one again"
+                f"run {self.number}): this copy stops, and publishes no more rows. Run only one copy for each checkpoint; if "
+                f"the other copy is the mistake, stop it and start this copy again"
             )
         if self.rank not in entries:
             raise SinkError(
                 f"the checkpoint {self.checkpoint} was deleted or replaced while the query ran (the entry of run {self.number} "
-                "is gone): this run stops. Start the query again, it goes on from the checkpoint that is there"
+                f"is missing): this run stops. Start the query again to continue from the present checkpoint"
             )
 
     def registered(self, spark: SparkSession, rank: Rank) -> bool:

@@ -90,9 +90,9 @@ class CheckpointMode:
             )
         if clock and self.ends:
             raise CheckpointError(
-                f"the checkpoint {checkpoint} was begun by a query that the clock wakes (closing_after, or windows or triggers "
-                "of processing time), and Spark cannot change that: with 'availableNow' it would run empty micro-batches for "
-                f"ever. Give trigger='10 seconds' and stop the query yourself; or {_NEW_CHECKPOINT}"
+                f"the checkpoint {checkpoint} belongs to a query with processing-time timers (closing_after, or windows or "
+                f"triggers of processing time), so with 'availableNow' Spark would run empty micro-batches forever. Give "
+                f"trigger='10 seconds' and stop the query yourself; or {_NEW_CHECKPOINT}"
             )
         signals = bool(entry.get("signals", False))
         if self.closes and not signals:
@@ -221,7 +221,7 @@ def read_lease(
 
 def _known_state(spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Mapping[str, Any]], last: int) -> dict[str, Any]:
     """Return what the runs of a checkpoint recorded about its state, as fields of a lease."""
-    way_out = "it says how old the state may be. Restore it from a copy of the checkpoint"
+    way_out = "it contains the lower limit for the age of the state. Restore it from a copy of the checkpoint"
     marks: dict[str, dict[Rank, dict[str, Any]]] = {kind: {} for kind in (GAPS, FIRSTS, ENDS)}
     pattern = f"{escaped(checkpoint)}/{{{','.join(marks)}}}/*/{PARTS}"
     for path, mark in read_markers(spark, pattern, way_out).items():
@@ -250,8 +250,8 @@ def _check_planned(checkpoint: str, planned: int, last: int) -> None:
     """Refuse a checkpoint without Spark's plan of a committed micro-batch: Spark would repeat an earlier one, then fail."""
     if last > planned:
         raise StateDamagedError(
-            f"the checkpoint {checkpoint} is damaged: micro-batch {last} was committed (commits/{last}), and Spark's plan of it "
-            f"(offsets/{last}) is gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+            f"the checkpoint {checkpoint} is damaged: micro-batch {last} was committed (commits/{last}), but Spark's plan of it "
+            f"(offsets/{last}) is missing. Put back that file, or a copy of the whole checkpoint from before the damage"
         )
 
 

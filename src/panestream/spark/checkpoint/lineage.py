@@ -98,8 +98,8 @@ def check_not_continued(old: Lineage, last: int, shared: Iterable[str]) -> None:
     if last > old.batch_id:
         raise CheckpointError(
             f"the savepoint is of micro-batch {old.batch_id}, but the query went on in {old.checkpoint} up to micro-batch {last} "
-            f"and wrote to {', '.join(sorted(shared))}: what it wrote since would be there twice. Take another savepoint, of its "
-            "last micro-batch; or give the new query other places"
+            f"and wrote to {', '.join(sorted(shared))}: its later rows would be written twice. Take another savepoint of its "
+            f"last micro-batch, or give the new query other outputs"
         )
 
 
@@ -111,8 +111,8 @@ def fence_predecessor(spark: SparkSession, entry: str, newest: Mapping[str, Any]
         if not of_spark(error):
             raise
         raise CheckpointError(
-            f"{entry} cannot be written ({first_sentence(error)}): it is to say that {successor} goes on in the same places, so "
-            "that nobody else does. Let the job write there, or give the new query other places"
+            f"{entry} cannot be written ({first_sentence(error)}): it must record that {successor} continues with the same "
+            f"outputs. Let the job write there, or give the new query other outputs"
         ) from error
 
 
@@ -127,9 +127,10 @@ def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, l
     for successor in successors(entries):
         if last_of(successor) >= 0:
             raise CheckpointError(
-                f"the query of the checkpoint {checkpoint} went on from a savepoint, with the checkpoint {successor}, and writes "
-                "to the same places: both together would write everything twice. Start that one. To go back to this one, stop "
-                f"the other for good and delete {successor}; what it appended to tables and topics stays there"
+                f"the query of the checkpoint {checkpoint} has a successor that started from a savepoint, with the checkpoint "
+                f"{successor}, and writes to the same outputs: both would write everything twice. Start the successor; or to "
+                f"return to this query, stop the successor permanently and delete {successor} (its rows stay in tables and "
+                f"topics)"
             )
 
 
@@ -141,10 +142,10 @@ def check_only_successor(
         both = {place for entry in entries for place in entry["places"]} & set(shared)
         if both and last_of(checkpoint) >= 0:
             raise CheckpointError(
-                f"another query went on from {old.checkpoint} already, with the checkpoint {checkpoint}, and wrote to "
-                f"{', '.join(sorted(both))}: what it wrote would be withdrawn, or be there twice. Start that one, or from a "
-                "savepoint of it; or give the new query other places. To go back to this savepoint, stop the other for good and "
-                f"delete {checkpoint}; what it appended to tables and topics stays there"
+                f"another query continued from {old.checkpoint} already, with the checkpoint {checkpoint}, and wrote to "
+                f"{', '.join(sorted(both))}: its rows would be deleted or repeated. Start that query, or start from a savepoint "
+                f"of it, or give the new query other outputs; to return to this savepoint, stop that query permanently and "
+                f"delete {checkpoint} (its rows stay in tables and topics)"
             )
 
 

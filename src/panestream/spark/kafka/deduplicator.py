@@ -79,7 +79,7 @@ class KafkaDeduplicator:
                 {(topic, int(part), writer): (int(batch), set(ids)) for topic, part, writer, batch, ids in json.loads(text)}
             )
         except (ValueError, TypeError) as error:
-            raise StateFormatError(f"this is nothing that KafkaDeduplicator.to_json gave: {text[:80]!r}") from error
+            raise StateFormatError(f"this text is not from KafkaDeduplicator.to_json: {text[:80]!r}") from error
 
 
 def _text(value: bytes | str | None) -> str | None:

@@ -68,7 +68,7 @@ class Topics:
         }
         for name in self.options:
             if name.lower() in own:
-                raise InvalidPlanError(f"the option {name!r} has an argument of its own in from_kafka: give that instead")
+                raise InvalidPlanError(f"the option {name!r} has its own argument in from_kafka. Use that argument")
 
     @property
     def pattern(self) -> bool:
@@ -87,7 +87,7 @@ class Topics:
         if not isinstance(partitions, Mapping):
             if self.pattern:
                 raise InvalidPlanError(
-                    f"partitions={partitions!r} is of each topic, and a pattern names none: give them by topic, {{'clicks': 4}}"
+                    f"partitions={partitions!r} applies to named topics, not to a pattern. Give them by topic, {{'clicks': 4}}"
                 )
             partitions = dict.fromkeys(names, partitions)
         for topic, number in partitions.items():
@@ -136,8 +136,9 @@ def no_kafka() -> str:
     import pyspark
 
     return (
-        f"this Spark has no Kafka: start the session with .config('spark.jars.packages', '{PACKAGE}:{pyspark.__version__}'), or "
-        "give that package to spark-submit --packages (docs/how-to/kafka.md says for which versions of Spark it was released)"
+        f"this Spark lacks the Kafka source: start the session with .config('spark.jars.packages', "
+        f"'{PACKAGE}:{pyspark.__version__}'), or "
+        "give that package to spark-submit --packages (docs/how-to/kafka.md lists the versions of Spark)"
     )
 
 
@@ -186,7 +187,9 @@ class Reading:
             raise InvalidPlanError(f"{self.part}_format is one of {', '.join(FORMATS)}, not {self.format!r}")
         if (self.format == "json") != (self.schema is not None):
             reason = (
-                "needs a schema, e.g. 'user BIGINT, at TIMESTAMP'" if self.schema is None else "takes no schema: it is for json"
+                "needs a schema, e.g. 'user BIGINT, at TIMESTAMP'"
+                if self.schema is None
+                else "does not support a schema, which is for json"
             )
             raise InvalidPlanError(f"{self.part}_format {self.format!r} {reason}")
 
@@ -197,7 +200,7 @@ class Reading:
                 return spark.createDataFrame([], str(self.schema)).schema
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
-            raise InvalidPlanError(f"the schema of the {self.part}, {self.schema!r}, is no Spark DDL ({reason})") from error
+            raise InvalidPlanError(f"the schema of the {self.part}, {self.schema!r}, is not Spark DDL ({reason})") from error
 
     def decoded(self, spark: SparkSession) -> Column:
         """Return the decoded part. JSON becomes a struct whose last field has the original text if it does not fit the schema."""
@@ -220,7 +223,7 @@ class Reading:
         if self.format == "json":
             corrupt = F.col(decoded).isNull() | F.col(f"{decoded}.{_CORRUPT}").isNotNull()
             text = F.substring(raw.cast("string"), 1, _MAX_SHOWN)
-            return absent.when(corrupt, F.concat(F.lit(f"is no JSON of {self.schema}: '"), text, F.lit("'")))
+            return absent.when(corrupt, F.concat(F.lit(f"is not JSON of {self.schema}: '"), text, F.lit("'")))
         if self.format == "string":
             shown = F.substring(F.hex(raw), 1, _MAX_SHOWN)
             return absent.when(~F.is_valid_utf8(raw.cast("string")), F.concat(F.lit("is no UTF-8: 0x"), shown))

@@ -196,7 +196,7 @@ def transform(
 ) -> DataFrame:
     """Run the exchange rows of a stream through the operator, with its state.
 
-    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.initial_state`). With ``clock`` Spark also runs
+    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.restore`). With ``clock`` Spark also runs
     micro-batches without rows, in which the clock wakes key groups. ``restart_info`` is None if unknown.
     """
     grouped = exchanged.groupBy("group")

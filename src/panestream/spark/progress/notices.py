@@ -36,8 +36,8 @@ class LateRows:
         )
         warn(
             f"micro-batch {progress.batch_id} dropped {progress.late_rows:,} late "
-            f"{'row' if progress.late_rows == 1 else 'rows'}, behind the watermark: {way_out}. (Said once for each start; "
-            "the counts of every micro-batch are in query.recent_progress.)"
+            f"{'row' if progress.late_rows == 1 else 'rows'}: {way_out}. (Shown once for each start; the "
+            f"counts of every micro-batch are in query.recent_progress.)"
         )
 
 
@@ -66,9 +66,9 @@ class Jumps:
         far = format_duration(ahead // 1_000_000 * 1_000_000)
         moved = f"by {far}, to {instant(after)}" if before is not None else f"to {instant(after)}, {far} ahead of the clock"
         warn(
-            f"micro-batch {progress.batch_id} moved the watermark {moved}: if a row with a wrong event "
-            "time did that, all that comes after it is late, for ever. WatermarkStrategy.max_ahead('1 hour') makes such rows "
-            "invalid (of='rows' for data of the past). (Said once for each start.)"
+            f"micro-batch {progress.batch_id} moved the watermark {moved}: if a row with a wrong event time caused this, all "
+            f"later rows will be late. WatermarkStrategy.max_ahead('1 hour') makes such rows "
+            "invalid (of='rows' for data of the past). (Shown once for each start.)"
         )
 
 
@@ -85,8 +85,8 @@ class DroppedBySpark:
         rows = f"{progress.spark_dropped_rows:,} {'row' if progress.spark_dropped_rows == 1 else 'rows'}"
         warn(
             f"in micro-batch {progress.batch_id} Spark's own operators in this query (joins, dropDuplicates, groupBy) "
-            f"dropped {rows} behind Spark's watermark, before the windows or behind them: more delay in withWatermark(...) keeps "
-            "them. (Said once for each start; the counts of every micro-batch are spark_dropped_rows in query.recent_progress.)"
+            f"dropped {rows} as late, before or after the windows: more delay in withWatermark(...) keeps "
+            "them. (Shown once for each start; the counts of every micro-batch are spark_dropped_rows in query.recent_progress.)"
         )
 
 

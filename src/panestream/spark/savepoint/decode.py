@@ -89,7 +89,7 @@ class StoredState:
         return self.map_groups(parts_of(self.plan), TABLE_PARTS)
 
     def watermarks(self) -> DataFrame:
-        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
         return self.map_groups(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
@@ -248,7 +248,7 @@ def headers_of(plan: WindowPlan) -> GroupFunction:
 
 
 def time_of(plan: WindowPlan) -> GroupFunction:
-    """Return a function that makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+    """Return a function that makes the rows of :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         return [watermarks_of(plan, plan.operator.for_group(plan, state, group).header(), group)]
@@ -412,8 +412,8 @@ def operator_and_plan(stored: StoredState, operators: Collection[int], plan: Win
     ]
     if len(found) > 1:
         raise CheckpointError(
-            f"{len(found)} operators of the query in {stored.path} run this plan: which one is meant cannot be told. Leave "
-            "plan= out to read the last one, which start() was called of"
+            f"{len(found)} operators of the query in {stored.path} run this plan, so plan= is ambiguous. Leave plan= out to "
+            f"read the last operator, whose result was started"
         )
     if found:
         ((number, identity),) = found

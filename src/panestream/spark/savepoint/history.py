@@ -50,10 +50,10 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
     Raises InvalidPlanError if ``history`` is a stream, or a column is missing or has another type.
     """
     if not isinstance(history, DataFrame):
-        raise InvalidPlanError(f"bootstrap wants history as a DataFrame, got {type(history).__name__}")
+        raise InvalidPlanError(f"bootstrap needs history as a DataFrame, got {type(history).__name__}")
     if history.isStreaming:
         raise InvalidPlanError(
-            "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
+            "bootstrap needs history as a batch (spark.read), not as a stream: what comes later is the stream's"
         )
     find, kinds = Names.of(history.sparkSession).finder(history.columns), {each.name: each.dataType for each in history.schema}
     wrong, columns = [], []

@@ -46,7 +46,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
     """Describe the first changed file in words, or return None.
 
     >>> difference({"a": [2, "7"]}, {"a": [2, "7"], "b": [1, "3"]})
-    'the file b is gone, or empty'
+    'the file b is missing or empty'
     >>> difference({"a": [2, "8"]}, {"a": [2, "7"]})
     'the file a was changed: it has another checksum'
     >>> difference({"a": [3, "9"]}, {"a": [2, "7"]})
@@ -56,7 +56,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
     """
     for name in sorted({*found, *written}):
         if name not in found:
-            return f"the file {name} is gone, or empty"
+            return f"the file {name} is missing or empty"
         if name not in written:
             return f"the file {name} was not there when it was written"
         rows, sum_ = found[name]

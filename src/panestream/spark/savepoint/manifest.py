@@ -32,7 +32,7 @@ _MANIFEST = "manifest"
 _STATE = "state"
 SOURCES = "sources"
 """The folder with the lists of files that were read, one for each source of files."""
-_BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
+_BROKEN = "the savepoint cannot be used. Take another savepoint from the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
 def _what_else(spark: SparkSession, base: str) -> str:
     """Describe a folder that is not a savepoint."""
     if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
-        return "was broken off while it was written: take another one"
+        return "was interrupted while it was written. Take another savepoint"
     if list_files(spark, f"{base}/offsets"):
         return "is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one of it"
-    there = "is no savepoint (pst.savepoint makes one)"
-    return there if list_files(spark, f"{base}/*") else f"{there}: there is nothing"
+    there = "is not a savepoint (pst.savepoint makes one)"
+    return there if list_files(spark, f"{base}/*") else f"{there}: it does not exist"
 
 
 def check_free(spark: SparkSession, path: str) -> None:

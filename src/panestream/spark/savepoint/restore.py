@@ -249,8 +249,8 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     savepoint.check_whole()
     if not savepoint.has_checksums:
         warn(
-            f"the savepoint {savepoint.path} has no checksums, an earlier panestream wrote it: that all its rows are there was "
-            "checked, and not that they are what was written. A savepoint that is taken now has them"
+            f"the savepoint {savepoint.path} does not have checksums, because an earlier panestream wrote it. The number of its "
+            f"rows was checked, but not their content; new savepoints have checksums"
         )
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
         # Only the rows show whether the old panes fit into new ones.

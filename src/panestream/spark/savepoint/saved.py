@@ -330,7 +330,7 @@ def _headers_by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str,
         found = {group: no_state(plan, group).header for group in range(plan.groups)}
     gone = next((group for group in range(plan.groups) if group not in found), None)
     if gone is not None:
-        raise StateDamagedError(f"the state of key group {gone} is gone: there are {len(found)} of {plan.groups}", gone)
+        raise StateDamagedError(f"the state of key group {gone} is missing: only {len(found)} of {plan.groups} exist", gone)
     return [found[group] for group in range(plan.groups)]
 
 

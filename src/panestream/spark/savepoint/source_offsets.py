@@ -37,9 +37,8 @@ _VOID = "-"
 _WHOLE_VERSION = (-1, -100)
 """Delta's index before the first file of a version, in the two versions of its offsets."""
 _WAY_OUT = (
-    "start(savepoint=, source_offsets='job') leaves it to the source's own options where it begins: then rows may be lost or "
-    "come "
-    "twice, and nothing is checked"
+    "start(savepoint=, source_offsets='job') lets the options of the source decide where it starts, without checks: rows may be "
+    "lost or repeated"
 )
 
 
@@ -106,8 +105,9 @@ def read_positions(spark: SparkSession, checkpoint: str, batch_id: int) -> list[
     if not lines or lines[0].strip() != "v1":
         said = f"begins with {lines[0]!r}" if lines else "is gone"
         raise CheckpointError(
-            f"where the sources were after micro-batch {batch_id} cannot be told: Spark's log, {checkpoint}/offsets/{batch_id}, "
-            f"{said}; known is version v1"
+            f"the positions of the sources after micro-batch {batch_id} are unknown: Spark's log, "
+            f"{checkpoint}/offsets/{batch_id}, "
+            f"{said}; the supported version is v1"
         )
     # The second line is Spark's data of the micro-batch, perhaps empty.
     return [SourcePosition(number, kind_of(text), text) for number, text in enumerate(lines[2:])]
@@ -187,7 +187,7 @@ def numbers_of_logs(spark: SparkSession, checkpoint: str, positions: Sequence[So
             return {number: firsts.index(history) for number, history in enumerate(histories)}
     raise CheckpointError(
         f"{len(positions)} inputs of the query have {len(folders)} logs in {place}/sources: some of them are one DataFrame, "
-        "which Spark reads as one source, and which they are cannot be told. Read it once for each (spark.readStream…load(…) for "
+        f"which Spark reads as one source, so the logs are ambiguous. Read it separately for each (spark.readStream…load(…) for "
         "every input), with a new checkpoint"
     )
 
@@ -222,7 +222,7 @@ def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> 
     logs = [name for name in names if name.removesuffix(".compact").isdigit()]
     # A compacted log includes all earlier entries, which may be deleted, and perhaps later ones.
     if not any(int(name.removesuffix(".compact")) >= last for name in logs):
-        raise CheckpointError(f"which files the source {number} has read cannot be told: its log in {folder} has no entry {last}")
+        raise CheckpointError(f"the files that source {number} has read are unknown: its log in {folder} lacks the entry {last}")
     lines = spark.read.text([f"{escaped(folder)}/{name}" for name in logs])
     entries = lines.where(F.col("value").startswith("{")).select(F.from_json("value", _ENTRY).alias("entry")).select("entry.*")
     return entries.where(F.col("batchId") <= last).select(_as_one_spelling(F.col(_PATH)).alias(_PATH)).distinct()
@@ -246,12 +246,11 @@ def check_rows_have_files(df: DataFrame, count: int) -> None:
             _ = df.select(F.col(_OF_FILE)).columns
     except AnalysisException as error:
         raise CheckpointError(
-            f"the savepoint says which files were read ({count}), and start() cannot leave them out: where the windows begin "
-            "nobody can tell from which file a row comes, since a union, an aggregation or a Python function is in between, or "
-            "two streams are put together. Leave them out where the files are read: df = "
-            "pst.state.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), of each source with its number "
-            "(of a "
-            "join the left stream's is 0, the right one's 1, see .positions), and start(…, source_offsets='job'). "
+            f"the savepoint says which files were read ({count}), but start() cannot leave them out, because the file of a row "
+            f"is unknown after a union, an aggregation, a Python function or a join. Leave them out when the files are read: df "
+            f"= "
+            "pst.state.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), for each source with its number "
+            "(in a join the left stream is 0 and the right stream is 1, see .positions), and start(…, source_offsets='job'). "
             f"(Spark says: {first_sentence(error)})"
         ) from error
 
@@ -330,7 +329,7 @@ class Sources:
             if each.kind == DELTA:
                 warn(
                     f"source {each.number} of the savepoint {self.savepoint} is a Delta table, read up to version "
-                    f"{given['startingVersion']}, without it. Whether the stream begins there cannot be seen: it must have "
+                    f"{given['startingVersion']}, exclusive. panestream cannot check if the stream starts there: it must have "
                     f".options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({each.number})), and "
                     "own_position="
                     "True then ends this warning"
@@ -424,12 +423,12 @@ class Sources:
         return (
             f"Give the stream .options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({saved.number})), "
             "which is "
-            f"{given} (of from_kafka: starting=), and start on another new checkpoint: this one keeps where it began. "
+            f"{given} (of from_kafka: starting=), and start on another new checkpoint, because this checkpoint keeps its start. "
             f"{self._on_purpose()}"
         )
 
     def _on_purpose(self) -> str:
-        return "If it is meant so, start(…, source_offsets='job') says it"
+        return "If this is intended, write start(…, source_offsets='job')"
 
 
 def save_positions(

@@ -30,13 +30,14 @@ def validate(found: StateLocation, plan: WindowPlan | None) -> None:
         _refuse_empty(found.spark, path, known=found.has_entry)
     if plan is None and found.saved_plan is None:
         raise CheckpointError(
-            f"the checkpoint {path} does not say what its query computes: "
-            + ("start() did not begin it" if not found.has_entry else "an operator of another package runs it")
+            f"the checkpoint {path} does not contain the plan of its query: "
+            + ("it was not created by start()" if not found.has_entry else "an operator of another package runs it")
             + ". Give the plan of the query: read_checkpoint(spark, path, plan=result.plan)"
         )
     if not found.operators and found.saved_plan is not None:
         raise StateDamagedError(
-            f"what Spark says of the state in the checkpoint {path} is gone (state/*/_metadata): put back a copy of the whole "
+            f"Spark's metadata of the state in the checkpoint {path} is missing (state/*/_metadata). Put back a copy of the "
+            f"whole "
             "checkpoint from before the damage"
         )
     if not found.operators:
@@ -52,7 +53,7 @@ def check_last_partition(spark: SparkSession, path: str, operator_id: int, parti
     """Raise StateDamagedError if the last of ``partitions`` is missing: Spark's reader only counts the existing folders."""
     folder = f"state/{operator_id}/{partitions - 1}"
     if not list_files(spark, f"{escaped(path)}/{folder}"):
-        raise StateDamagedError(f"the state of the checkpoint {path} cannot be read: {folder} is gone. {WAY_OUT}")
+        raise StateDamagedError(f"the state of the checkpoint {path} cannot be read: {folder} is missing. {WAY_OUT}")
 
 
 def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
@@ -60,9 +61,9 @@ def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
     if known or logged(spark, path, "offsets"):
         raise CheckpointError(f"the checkpoint {path} has no micro-batch: none was committed yet")
     if is_savepoint(spark, path):
-        raise CheckpointError(f"{path} is a savepoint, and no checkpoint: pst.state.read_savepoint(spark, folder) looks into it")
-    there = "" if list_files(spark, f"{escaped(path.rstrip('/'))}/*") else ": there is nothing"
-    raise CheckpointError(f"{path} is no checkpoint of a streaming query{there}")
+        raise CheckpointError(f"{path} is a savepoint, not a checkpoint. Read it with pst.state.read_savepoint(spark, folder)")
+    there = "" if list_files(spark, f"{escaped(path.rstrip('/'))}/*") else ": it does not exist"
+    raise CheckpointError(f"{path} is not a checkpoint of a streaming query{there}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:

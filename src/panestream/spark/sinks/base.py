@@ -32,6 +32,7 @@ class QueryRunInfo:
         first: the number that sinks use for Spark's micro-batch 0, larger than 0 after a start from a savepoint.
         succeeds: whether it started from a savepoint without a commit yet. Rows of ``first`` and later are then its
             predecessors'.
+        holds_from: the column with the instant from which a row holds, if a micro-batch may have several rows of a key.
         began: the first micro-batch of the last run that committed to this place, or -1. It was written even without rows.
     """
 
@@ -45,6 +46,7 @@ class QueryRunInfo:
     succeeds: bool = False
     began: int = -1
     columns: tuple[str, ...] = ()
+    holds_from: str | None = None
 
     @property
     def writer(self) -> str:

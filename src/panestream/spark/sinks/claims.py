@@ -35,7 +35,7 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 def owners(spark: SparkSession, folder: str) -> dict[str, dict[str, Any]]:
     """Return the markers of a sink's folder by the file's address; empty if no query has claimed it."""
-    way_out = f"it says which query {folder} belongs to. Restore it from a copy, or choose another directory"
+    way_out = f"it contains the query that owns {folder}. Restore it from a copy, or choose another directory"
     return read_markers(spark, _pattern(folder), way_out)
 
 
@@ -85,7 +85,7 @@ def _claim(spark: SparkSession, folder: str, query: str, queries: Collection[str
         write_marker(spark, mine, {"query": query, _GIVEN_UP: True})
         raise SinkError(
             f"{folder} is claimed by another query that starts at the same moment ({strangers[0]}): choose another directory for "
-            "one of them. If no other query starts, a start was broken off; delete that claim and start again"
+            "one of them. If no other query starts, a start was interrupted: delete that claim and start again"
         )
     write_marker(spark, f"{folder}/{OWNER}", {"query": query})
     return owners(spark, folder)

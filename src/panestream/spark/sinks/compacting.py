@@ -71,7 +71,9 @@ def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grac
 def _seen_here(spark: SparkSession, path: str) -> Path:
     markers = list_files(spark, f"{escaped(path)}/{OWNER}/{PARTS}")
     if not markers:
-        raise SinkError(f"{path} is no file sink's folder: the marker {OWNER} is not in it. Give the path that the sink has")
+        raise SinkError(
+            f"{path} is not the folder of a file sink, because it lacks the marker {OWNER}. Give the path of the sink"
+        )
     marker = local_folder(markers[0])
     if marker is None or not marker.is_file():
         raise SinkError(

@@ -48,6 +48,10 @@ class Compaction:
         files_after: the number of files in them now.
         rows: the number of rows that were rewritten.
         left: the number of folders that changed meanwhile and are left for the next compaction.
+
+    Examples:
+        >>> Compaction(folders=2, files_before=40, files_after=2).files_before
+        40
     """
 
     folders: int = 0
@@ -83,9 +87,9 @@ def compact_folders(root: Path, column: str, merge: Merge, *, file_bytes: int, g
     """
     if not (root / LOCK).exists():
         raise SinkError(
-            f"{root} has a folder for each micro-batch, and rows never move from one folder to another (who lists the folders "
-            "meanwhile would find them twice, or never). Let the query write with batches_per_folder=1000: from then on "
-            "micro-batches share folders, whose files can be put together"
+            f"{root} has a folder for each micro-batch, and rows never move between folders (concurrent readers would find them "
+            f"twice, or never). Let the query write with batches_per_folder=1000: then new micro-batches share folders, whose "
+            f"files can be merged"
         )
     with alone(root / _ALONE, f"another compaction is at work in {root}"):
         staged = root / STAGED
@@ -184,7 +188,7 @@ def _merged(group: Sequence[BatchFile], merge: Merge, out: Path, added: Path) ->
 
 def _counts(member: BatchFile) -> list[tuple[int, int]]:
     if not member.path.name.endswith(_SUFFIX):
-        raise SinkError(f"{member.path} is no Parquet file: only those are put together. Nothing was changed")
+        raise SinkError(f"{member.path} is not a Parquet file, and only Parquet files are merged. Nothing was changed")
     return read_counts(member) if member.first < member.last else [(member.first, pq.read_metadata(member.path).num_rows)]
 
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConsoleSink(Sink):
-    """Console output of the first rows of each micro-batch. For inspection only: a repeated micro-batch is printed again."""
+    """Console output of the first rows of each micro-batch. For inspection only: a repeated micro-batch is printed again.
+
+    Examples:
+        >>> ConsoleSink(rows=5)
+        ConsoleSink(rows=5)
+    """
 
     rows: int = 20
 
@@ -26,7 +31,7 @@ class ConsoleSink(Sink):
         df.show(self.rows, truncate=False)
 
     def guarantee(self, spark: SparkSession) -> str:
-        return "for looking: a micro-batch that is run again is printed again"
+        return "for debugging: a repeated micro-batch is printed again"
 
     def describe(self) -> str:
         return "console"
@@ -34,7 +39,12 @@ class ConsoleSink(Sink):
 
 @dataclass(frozen=True)
 class MemorySink(Sink):
-    """Rows kept in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect."""
+    """Rows kept in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect.
+
+    Examples:
+        >>> MemorySink().rows
+        []
+    """
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
 
@@ -75,6 +85,12 @@ class ForeachBatchSink(Sink):
 
     Raises:
         SinkError: the function does not take these two arguments.
+
+    Examples:
+        >>> def write(df, batch_id):
+        ...     df.write.mode("append").saveAsTable("clicks")
+        >>> ForeachBatchSink(write).idempotent
+        False
     """
 
     function: Callable[[DataFrame, int], Any]
@@ -89,7 +105,7 @@ class ForeachBatchSink(Sink):
     def guarantee(self, spark: SparkSession) -> str:
         if self.idempotent:
             return EXACTLY_ONCE
-        again = "the function is called again for a micro-batch that is run again; idempotent=True says that it allows for that"
+        again = "the function is called again for a repeated micro-batch; idempotent=True declares that repeated calls are safe"
         return f"{AT_LEAST_ONCE}: {again}"
 
     def describe(self) -> str:

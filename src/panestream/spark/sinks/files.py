@@ -69,6 +69,10 @@ class FileSink(Sink):
 
     Raises:
         SinkError: the path, the format or ``batches_per_folder`` is invalid.
+
+    Examples:
+        >>> FileSink("out", "json")
+        FileSink(path='out', format='json', options={}, batches_per_folder=1)
     """
 
     path: FilePath
@@ -94,8 +98,8 @@ class FileSink(Sink):
         for name in names:
             if name.lower() == BATCH_COLUMN:
                 raise SinkError(
-                    f"the rows for {self.path} have a column {name!r}: readers would find the number of the micro-batch in its "
-                    f"place, which the names of the sink's folders ({BATCH_COLUMN}=N) tell. Rename the column before pst.stream()"
+                    f"the rows for {self.path} have a column {name!r}: readers would find the number of the micro-batch "
+                    f"instead, because the sink's folders are called {BATCH_COLUMN}=N. Rename the column before pst.stream()"
                 )
 
     def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
@@ -135,9 +139,9 @@ class FileSink(Sink):
     def _check_free(self, spark: SparkSession, run: QueryRunInfo) -> None:
         if run.written:
             raise SinkError(
-                f"{self.path} is gone, or has lost its marker {OWNER}: micro-batches of this checkpoint were written there, "
-                "and they do not come again. Put the directory back; or if it was meant to go, choose another directory, in "
-                "which the output goes on; or start with a new checkpoint, which computes everything again"
+                f"{self.path} or its marker {OWNER} is missing: earlier micro-batches of this checkpoint were written there, "
+                f"and they will not be repeated. Restore the directory; or choose another directory for the rest of the output; "
+                f"or start with a new checkpoint, which computes everything again"
             )
         if list_files(spark, escaped(self.folder), recursive=True):
             raise SinkError(f"{self.path} already holds files that are not this query's: choose an empty directory")
@@ -154,7 +158,12 @@ class FileSink(Sink):
 
 
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
-    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer."""
+    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer.
+
+    Examples:
+        >>> ParquetSink("out/main")
+        FileSink(path='out/main', format='parquet', options={}, batches_per_folder=1)
+    """
     return FileSink(path, "parquet", options, batches_per_folder)
 
 

@@ -118,7 +118,7 @@ class KafkaSink(Sink):
         check_keys(self.keys, "a KafkaSink")
         for name in self.options:
             if name.lower() in ("topic", "kafka.bootstrap.servers"):
-                raise SinkError(f"the option {name!r} has an argument of its own in KafkaSink: give that instead")
+                raise SinkError(f"the option {name!r} has its own argument in KafkaSink. Use that argument")
 
     def place(self, spark: SparkSession) -> str:
         return f"topic {self.topic} of {','.join(sorted(one.strip().lower() for one in self.servers.split(',')))}"
@@ -128,7 +128,9 @@ class KafkaSink(Sink):
 
     def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         if self.compacted and run.output != MAIN and not self.keys:
-            raise SinkError(f"{self.describe()}: the output {run.output!r} has no window: compacted=True needs keys=[...]")
+            raise SinkError(
+                f"{self.describe()}: the output {run.output!r} does not have windows, so compacted=True needs keys=[...]"
+            )
         self._check_topic(spark)
         # A batch gets a new identity, since its records differ from those that another batch wrote.
         return replace(self, run=run if run.query else replace(run, query=uuid.uuid4().hex))
@@ -202,8 +204,8 @@ class KafkaSink(Sink):
         if self.compacted:
             return f"{EXACTLY_ONCE} for a reader of the last record of each key (the topic as a table)"
         return (
-            f"{AT_LEAST_ONCE}: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once "
-            f"for a reader that takes each {ID} once (pst.sinks.KafkaDeduplicator)"
+            f"{AT_LEAST_ONCE}: a repeated micro-batch sends its records again, with the same ids; exactly once for a reader "
+            f"that takes each {ID} once (pst.sinks.KafkaDeduplicator)"
         )
 
     def describe(self) -> str:
@@ -227,12 +229,12 @@ class KafkaSink(Sink):
             raise SinkError(no_kafka()) from error
         if any(sign in said for sign in _ABSENT):
             raise SinkError(
-                f"{self.describe()}: there is no such topic at {self.servers}; make it, with as many partitions as readers want"
+                f"{self.describe()}: {self.servers} does not have this topic. Create it with the partitions that readers need"
             ) from error
         if "RecordTooLarge" in said or "MESSAGE_TOO_LARGE" in said:
             raise SinkError(
-                f"{self.describe()}: a record is larger than the producer or the topic allows: give "
-                "options={'kafka.max.request.size': 'BYTES'}, and the topic the same as max.message.bytes"
+                f"{self.describe()}: a record is larger than the producer or the topic allows. Give "
+                f"options={'kafka.max.request.size': 'BYTES'}, and the topic the same as max.message.bytes"
             ) from error
 
 

@@ -12,7 +12,7 @@ def check_keys(keys: object, sink: str) -> None:
     """Raise SinkError if ``keys`` is not a list of names; ``sink``, e.g. ``a MergeSink``, begins the message."""
     if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys):
         instead = f": write [{keys!r}]" if isinstance(keys, str) else ""
-        raise SinkError(f"{sink} wants the names of the key columns as a list, got {keys!r}{instead}")
+        raise SinkError(f"{sink} needs the names of the key columns as a list, got {keys!r}{instead}")
 
 
 def check_key_columns(keys: Sequence[str], columns: Sequence[str], rows: str) -> None:

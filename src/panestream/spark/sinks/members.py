@@ -86,8 +86,8 @@ def read_counts(member: BatchFile) -> list[tuple[int, int]]:
         counts = [(int(number), int(rows)) for number, rows in json.loads(member.counts.read_text("utf-8"))]
     except (OSError, ValueError, TypeError) as error:
         raise SinkError(
-            f"{member.path} holds the rows of micro-batches {member.first} to {member.last}, and {member.counts.name} beside it, "
-            f"which says how many each has, cannot be read ({error}): restore it from a copy"
+            f"{member.path} holds the rows of micro-batches {member.first} to {member.last}, and {member.counts.name} with "
+            f"their numbers of rows cannot be read ({error}). Restore it from a copy"
         ) from None
     return counts
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
@@ -36,7 +37,8 @@ class MergeSink(CatalogTableSink):
     micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or
     rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. Each micro-batch must have at most one
     row per key and window, as columnar operators emit. If a row operator fires a window several times in a micro-batch, the sink
-    raises an error with the key, since it cannot determine the last row.
+    raises an error with the key, since it cannot determine the last row. Of rolling values (:meth:`KeyedStream.rolling`) it
+    keeps one row per key, the latest by ``as_of``.
 
     The table must support ``MERGE INTO``: Delta, Iceberg or Hudi. The first micro-batch creates it if it does not exist.
 
@@ -71,7 +73,7 @@ class MergeSink(CatalogTableSink):
                 ("is one", "") if table_exists(spark, self.name) else ("would be made as one", ": say format='delta', e.g.")
             )
             raise SinkError(
-                f"the table {self.name} {is_one} of {kind}, which does not know MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"
+                f"the table {self.name} {is_one} of {kind}, which does not support MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"
             )
         return opened
 
@@ -79,7 +81,10 @@ class MergeSink(CatalogTableSink):
         spark = df.sparkSession
         self.run.check(spark)
         found = self.table(df.drop(OP_COLUMN.name) if self._has_changes(df.columns) else df, self.format, {})
-        self._check_single(df)
+        if self.run.holds_from is None:
+            self._check_single(df)
+        else:
+            df = self._latest(df, self.run.holds_from)
         # A unique name: through Spark Connect queries may share a session and all its views.
         changes = f"{_CHANGES}_{uuid.uuid4().hex}"
         df.createOrReplaceTempView(changes)
@@ -121,6 +126,13 @@ class MergeSink(CatalogTableSink):
         """Return whether rows are changes. A user's result may also have a column named ``op``."""
         return OP_COLUMN.name in self.run.added and OP_COLUMN.name in columns
 
+    def _latest(self, df: DataFrame, holds_from: str) -> DataFrame:
+        """Return the last row of each key. Rolling values may change at several steps of a micro-batch."""
+        rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if self._has_changes(df.columns) else df
+        of_key = Window.partitionBy(*(F.col(quoted(name)) for name in self.keys)).orderBy(F.col(quoted(holds_from)).desc())
+        numbered = rows.withColumn("panestream_number", F.row_number().over(of_key))
+        return numbered.where("panestream_number = 1").drop("panestream_number")
+
     def _check_single(self, df: DataFrame) -> None:
         """Refuse two rows for one key and window: a MERGE would insert both into a table without such a row."""
         names = key_and_window(self.keys, df.columns)
@@ -131,9 +143,9 @@ class MergeSink(CatalogTableSink):
             *values, count = twice
             row = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise SinkError(
-                f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): which of them is the last cannot "
-                "be told. A window must fire at most once in a micro-batch and give one row: let columns run it (explain() says "
-                "why they do not; without .options(every_firing=True)), or write all rows with a TableSink"
+                f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): their order is unknown. A window "
+                f"must fire at most once in a micro-batch with one row: run it on columns, without .options(every_firing=True) "
+                f"(explain() has the reasons against columns), or write all rows with a TableSink"
             )
 
     def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:
@@ -141,7 +153,7 @@ class MergeSink(CatalogTableSink):
             found.merge(spark, self.name, statement, self.commit(batch_id))
         except Exception as error:
             if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
-                raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
+                raise SinkError(f"the table {self.name} does not support MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
             raise
 
     @property

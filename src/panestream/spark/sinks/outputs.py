@@ -147,7 +147,7 @@ def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Si
 
 
 def _batch_run(plan: WindowPlan, tag: str, query: str) -> QueryRunInfo:
-    return QueryRunInfo(query, tag, queries=frozenset({query}), added=_added(plan, tag))
+    return QueryRunInfo(query, tag, queries=frozenset({query}), added=_added(plan, tag), holds_from=_holds_from(plan, tag))
 
 
 def checked_places(
@@ -169,12 +169,17 @@ def _run(plan: WindowPlan, lease: Lease, tag: str, place: str | None) -> QueryRu
     known = QueryRunInfo(
         lease.query, tag, lease.epoch, lease.queries, written, _added(plan, tag), lease.first, succeeds, columns=columns
     )
+    known = replace(known, holds_from=_holds_from(plan, tag))
     last_run = lease.committer
     return replace(known, began=lease.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
 
 
 def _added(plan: WindowPlan, tag: str) -> frozenset[str]:
     return plan.added_names if tag == MAIN else frozenset()
+
+
+def _holds_from(plan: WindowPlan, tag: str) -> str | None:
+    return plan.operator.capabilities.holds_from if tag == MAIN else None
 
 
 def _warn(spark: SparkSession, sinks: Mapping[str, Sink]) -> None:

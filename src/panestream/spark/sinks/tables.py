@@ -47,9 +47,9 @@ class CatalogTableSink(Sink):
         there = table_exists(spark, self.name)
         if run.written and not there:
             raise SinkError(
-                f"the table {self.name} is gone: earlier micro-batches of this checkpoint were written there, and they do not "
-                "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
-                "goes on; or start with a new checkpoint, which computes everything again"
+                f"the table {self.name} is missing: earlier micro-batches of this checkpoint were written there, and they will "
+                f"not be repeated. Restore it; or create an empty table or choose another for the rest of the output; or start "
+                f"with a new checkpoint, which computes everything again"
             )
         found = self.to_be(spark)
         if not there:
@@ -62,9 +62,9 @@ class CatalogTableSink(Sink):
         if last is not None and last >= run.first:
             raise SinkError(
                 f"the table {self.name} has micro-batch {last} of a query that this one succeeds, and the savepoint was taken "
-                f"after micro-batch {run.first - 1}: what it wrote since would be there twice. A query that was stopped in the "
-                "midst of a micro-batch is to end it first: start it once more on its checkpoint (trigger='availableNow'), and "
-                "take the savepoint then. Or give this output a table of its own"
+                f"after micro-batch {run.first - 1}: its later rows would be written twice. If the old query stopped within a "
+                f"micro-batch, start it again on its checkpoint (trigger='availableNow'), and take the savepoint after that. Or "
+                f"give this output its own table"
             )
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
@@ -108,8 +108,8 @@ class CatalogTableSink(Sink):
             name, kind = missing[0].name, missing[0].dataType.simpleString()
             raise SinkError(
                 f"the table {self.name} has no column {name!r} ({kind}), which the output {self.run.output!r} has; it has "
-                f"{', '.join(there)}. Add it (ALTER TABLE {self.quoted_name} ADD COLUMN `{name}` {kind}), call the result as the "
-                "table does (.alias), or write into another table"
+                f"{', '.join(there)}. Add it (ALTER TABLE {self.quoted_name} ADD COLUMN `{name}` {kind}), rename the result "
+                f"(.alias), or write into another table"
             )
 
 
@@ -137,6 +137,10 @@ class TableSink(CatalogTableSink):
 
     Raises:
         SinkError: the name is invalid.
+
+    Examples:
+        >>> TableSink("shop.clicks", format="delta")
+        TableSink(name='shop.clicks', format='delta', options={})
     """
 
     format: str | None = None

@@ -61,7 +61,7 @@ def simulate(
 ) -> Simulation:
     """Run your windows and function through crashes, repetitions, second copies and restored checkpoints, without Spark.
 
-    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs and predicate windows as in
+    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs, rolling and predicate windows as in
     :class:`~panestream.testing.ColumnTestHarness` (a predicate is a column of booleans). Queries of two streams (joins,
     co-groups) are not supported. Declared aggregates run on the operator that a query would use, functions on the row operator.
 
@@ -112,8 +112,8 @@ def simulate(
 
     if not isinstance(assigner, WindowAssigner):
         raise InvalidPlanError(
-            f"simulate wants windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It has no place for a "
-            "second stream: a join cannot be simulated.)"
+            f"simulate needs windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It does not support "
+            f"joins of two streams.)"
         )
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
@@ -138,7 +138,7 @@ def simulate(
 
 
 def _span_of(assigner: WindowAssigner) -> int:
-    for name in ("size", "gap"):
+    for name in ("size", "gap", "longest"):
         value = getattr(assigner, name, None)
         if isinstance(value, int):
             return max(1, value)
@@ -151,7 +151,7 @@ def _simulated(user_query: UserQuery, schedules: int, seed: int) -> Simulation:
     from panestream.testing.simulation.own import UserSubject
 
     if schedules < 1:
-        raise InvalidPlanError(f"simulate wants at least one schedule, got {schedules!r}")
+        raise InvalidPlanError(f"simulate needs at least one schedule, got {schedules!r}")
     kinds = [kind for kind in KINDS if kind != SAVEPOINT or user_query.aggregates]
     runs: Counter[str] = Counter()
     for number in range(schedules):

@@ -19,8 +19,8 @@ from panestream.windowing.time import format_duration
 TRIES = 100
 """The maximum number of smaller schedules to try; each may call a user function a few hundred times."""
 CHANCE = (
-    "The same rows gave another result: look in the function for what outlives a call and is no state (a global, an attribute, a "
-    "cache), for chance, a clock, the order of a set."
+    "The same rows gave another result. Look in the function for values outside of state (a global, an attribute, a cache), "
+    "random numbers, a clock, or the order of a set."
 )
 GONE = (
     "Run once more, the same rows passed, so they were not made fewer: what the function keeps outlives a run (a global, an "

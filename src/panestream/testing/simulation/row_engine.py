@@ -103,7 +103,7 @@ class RowEngine:
         return {f"{found} entries"} if found else set()
 
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
-        raise NotImplementedError("elements without columns have no savepoint here")
+        raise NotImplementedError("elements without columns do not support savepoints here")
 
     def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """Return the results of all rows as one batch."""

@@ -19,18 +19,18 @@ class Complete(Aggregate):
 
     function: ClassVar[str] = "complete"
     keeps_values: ClassVar[bool] = False
-    merge_rule: ClassVar[str] = "a window is complete where all its parts are"
+    merge_rule: ClassVar[str] = "a window is complete if all its parts are"
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, str) or not self.output:
             raise InvalidPlanError(
                 f"agg.complete: output must be the name of another result, got {self.output!r}; write agg.complete('revenue') "
-                "beside agg.sum('price').alias('revenue')"
+                f"together with agg.sum('price').alias('revenue')"
             )
         if self.output_name == self.output:
             raise InvalidPlanError(
-                f"agg.complete({self.output!r}) is called {self.output!r} itself: it tells of another result, write "
-                f".alias({self.output + '_complete'!r})"
+                f"agg.complete({self.output!r}) is called {self.output!r} itself: it must have another name than the result it "
+                f"checks. Write .alias({self.output + '_complete'!r})"
             )
 
     def _default_name(self) -> str:

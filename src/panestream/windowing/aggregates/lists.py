@@ -17,7 +17,12 @@ class CollectList(OfOne):
 
 
 def collect_list(expr: Expression) -> CollectList:
-    """Collect the values that are not null, by event time and, if equal, in the order of arrival."""
+    """Collect the values that are not null, by event time and, if equal, in the order of arrival.
+
+    Examples:
+        >>> collect_list("page")
+        agg.collect_list('page')
+    """
     return CollectList(text_of(expr))
 
 
@@ -29,7 +34,7 @@ class TopK(OfOne):
     by: str | None = None
 
     function: ClassVar[str] = "top_k"
-    merge_rule: ClassVar[str] = "each part keeps its k largest; a window keeps the k largest of these"
+    merge_rule: ClassVar[str] = "each part keeps its k largest; a window keeps the k largest of all parts"
 
     def __post_init__(self) -> None:
         check_expression(self.expr, self.function, "expr")

@@ -89,7 +89,7 @@ class User(Aggregate):
 
     function: ClassVar[str] = "user"
     plain_arguments: ClassVar[bool] = False
-    merge_rule: ClassVar[str] = "partials of parts are merged by the user's own function, earlier parts first"
+    merge_rule: ClassVar[str] = "partials of parts are merged by the user function, earlier parts first"
 
     def __post_init__(self) -> None:
         written: Any = self.written

@@ -23,12 +23,13 @@ from panestream.windowing.assigners.calendar import (
 from panestream.windowing.assigners.global_windows import CountWindows, GlobalWindows
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.assigners.predicates import PredicateWindows
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.assigners.session import (
     EventTimeSessionWindows,
     GapExtractor,
     ProcessingTimeSessionWindows,
 )
-from panestream.windowing.assigners.short import count, cumulating, session, sliding, tumbling
+from panestream.windowing.assigners.short import count, cumulating, rolling, session, sliding, tumbling
 
 __all__ = [
     "BusinessDays",
@@ -50,6 +51,7 @@ __all__ = [
     "MergingWindowAssigner",
     "PredicateWindows",
     "ProcessingTimeSessionWindows",
+    "RollingWindows",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
     "TumblingEventTimeWindows",
@@ -59,6 +61,7 @@ __all__ = [
     "count",
     "cumulating",
     "merge_touching",
+    "rolling",
     "session",
     "sliding",
     "tumbling",

@@ -81,7 +81,13 @@ class MergingWindowAssigner(WindowAssigner):
 
 
 def merge_touching(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
-    """Merge windows that overlap or touch, as sessions do; useful in ``merge_windows``."""
+    """Merge windows that overlap or touch, as sessions do; useful in ``merge_windows``.
+
+    Examples:
+        >>> from panestream.windowing.windows import TimeWindow
+        >>> [merged for merged, _ in merge_touching([TimeWindow(0, 5), TimeWindow(5, 9), TimeWindow(20, 25)])]
+        [TimeWindow(start=0, end=9)]
+    """
     merged: list[tuple[TimeWindow, list[TimeWindow]]] = []
     for window in sorted(windows):
         if merged and merged[-1][0].intersects(window):
@@ -125,7 +131,7 @@ class SeveralWindows(WindowAssigner):
         for label, assigner in windows.items():
             if not isinstance(label, str) or not label or not isinstance(assigner, WindowAssigner):
                 raise InvalidPlanError(
-                    "windows wants labels and assigners, e.g. {'1h': TumblingEventTimeWindows.of('1 hour')}; "
+                    "windows needs labels and assigners, e.g. {'1h': TumblingEventTimeWindows.of('1 hour')}; "
                     f"got {label!r}: {assigner!r}"
                 )
         if len({assigner.is_event_time for assigner in windows.values()}) != 1:

@@ -35,7 +35,7 @@ class _OfBusiness(CalendarWindows):
         for name in self.weekend:
             check_weekday(name, "a day of the weekend")
         if len(set(self.weekend)) == len(WEEKDAYS):
-            raise InvalidWindowError("every day of the week is in the weekend: there are no business days")
+            raise InvalidWindowError("every day of the week is in the weekend. Leave at least one business day")
         object.__setattr__(self, "weekend", tuple(name for name in WEEKDAYS if name in self.weekend))
         object.__setattr__(self, "holidays", tuple(sorted({_date(day) for day in _several(self.holidays)})))
 

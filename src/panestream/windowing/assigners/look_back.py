@@ -49,7 +49,7 @@ class LookBackWindows(WindowAssigner):
         return cls(to_micros(size, "size"), to_micros(following, "following"))
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:
-        raise InvalidPlanError(f"{self!r}: in whose look-backs a row is, only the rows after it say; they run on columns only")
+        raise InvalidPlanError(f"{self!r}: the look-backs of a row depend on later rows, so they run on columns only")
 
     def __repr__(self) -> str:
         following = f", following={format_duration(self.following)!r}" if self.following else ""

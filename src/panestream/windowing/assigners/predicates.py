@@ -77,7 +77,7 @@ class PredicateWindows(WindowAssigner):
         return tuple(one for one in (self.start, self.end) if one is not None)
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[TimeWindow]:
-        raise InvalidPlanError(f"{self!r}: in which window a row is, only the rows before it say; they run on columns only")
+        raise InvalidPlanError(f"{self!r}: the window of a row depends on earlier rows, so they run on columns only")
 
     def __repr__(self) -> str:
         given = [f"{what}={one!r}" for what, one in (("start", self.start), ("end", self.end)) if one is not None]

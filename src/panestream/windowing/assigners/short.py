@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from panestream.windowing.assigners.aligned import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
@@ -12,6 +14,7 @@ from panestream.windowing.assigners.aligned import (
 )
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.assigners.global_windows import CountWindows
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.assigners.session import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.time import Duration
 
@@ -84,3 +87,19 @@ def count(size: int, slide: int | None = None) -> CountWindows:
     CountWindows(size=100)
     """
     return CountWindows(size, slide)
+
+
+def rolling(windows: Mapping[str, Duration | None], *, every: Duration) -> RollingWindows:
+    """Return windows that end now: the last hour, the last day, ever. Results have a row when a value of a key changes.
+
+    Args:
+        windows: the length of each window by its label, e.g. ``{"1h": "1 hour", "24h": "24 hours", "ever": None}``. None means
+            all time.
+        every: the step of time at which rows enter and leave. It must divide all lengths.
+
+    Raises InvalidWindowError if a length is not a positive multiple of ``every``.
+
+    >>> rolling({"1h": "1 hour"}, every="1 minute")
+    RollingWindows.of({'1h': '1 hour'}, every='1 minute')
+    """
+    return RollingWindows.of(windows, every=every)

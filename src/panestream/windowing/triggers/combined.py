@@ -164,8 +164,8 @@ class AfterEach(Composition):
         for trigger in self.triggers[:-1]:
             if not node_of(trigger, "").can_finish:
                 raise InvalidWindowError(
-                    f"AfterEach: {trigger!r} never finishes, so that what stands behind it never has its turn: put it last, or "
-                    f"say until when, with OrFinally.of({trigger!r}, ...). (Flink's triggers and your own do not finish.)"
+                    f"AfterEach: {trigger!r} never finishes, so the triggers after it never start. Put it last, or limit it "
+                    f"with OrFinally.of({trigger!r}, ...). (Triggers of Flink and user-defined triggers do not finish.)"
                 )
 
     @classmethod

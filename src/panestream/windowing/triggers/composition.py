@@ -385,7 +385,7 @@ def check_part(part: object, outer: str) -> None:
     check_inner(part, outer)
     if isinstance(part, PurgingTrigger):
         raise InvalidWindowError(
-            f"{part!r} inside of {outer}: whether firings accumulate or discard is said once, of the whole trigger. Write "
+            f"{part!r} inside of {outer}: only the whole trigger can accumulate or discard firings. Write "
             f"PurgingTrigger.of(...) around it, and leave it out inside: {part.inner!r}"
         )
 
@@ -394,7 +394,7 @@ def check_several(triggers: object, outer: str) -> None:
     """Raise InvalidWindowError unless it is a tuple with at least one element."""
     if not isinstance(triggers, tuple) or not triggers:
         raise InvalidWindowError(
-            f"{outer} wants triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
+            f"{outer} needs triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
         )
 
 

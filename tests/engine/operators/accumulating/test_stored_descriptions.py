@@ -16,7 +16,7 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows, P
         (AllWindows(None), "one call for all windows that fire in a key group, with an Arrow table"),
         (
             PerWindowWithContext(None),
-            "a call for each key and window, with a context and a list of rows; it keeps no state (stateless=True)",
+            "a call for each key and window, with a context and a list of rows, without state (stateless=True)",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def test_history_of_other_keys_does_not_count_for_the_memory_limit():
     for number in range(5):
         process(plan, state, minute(number))
     limited = replace(plan, most_bytes=20_000)
-    with pytest.raises(MemoryLimitError, match="what its rows look back to"):
+    with pytest.raises(MemoryLimitError, match="the look-backs of a key group need"):
         process(limited, MemoryState(dict(state.values)), minute(5))
     # The history of a single key fits into the limit.
     process(plan, state, [("a", 400, 1, None, 1)])

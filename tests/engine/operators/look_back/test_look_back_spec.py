@@ -84,11 +84,11 @@ def test_explain_describes_look_backs():
             "short: the 3 microseconds before each row, and the row itself",
             "long: the 10 microseconds before each row and 4 microseconds after it, and the row itself",
         ],
-        "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
+        "results": ["one for each row when the watermark has passed it; older rows are late"],
         "aggregates": [f"agg.sum('v').alias('s'); {SUM[0].merge_rule}"],
         "exchange": [
             "rows cross the shuffle once, with the columns that results and aggregates take",
-            "whole rows cross beside them, for the late output",
+            "whole rows cross too, for the late output",
         ],
         "state": [
             state_line,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.operator import PARTIALS
+from panestream.engine.operators.panes.arriving import PARTIALS
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec

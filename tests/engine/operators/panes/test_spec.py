@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS
+from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW

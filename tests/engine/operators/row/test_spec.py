@@ -81,8 +81,8 @@ def test_capabilities_of_the_row_operator():
     operator = plan_declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
     assert operator.capabilities.no_firings is None
     assert operator.capabilities.no_changelog == (
-        "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the query for: "
-        + "; ".join(operator.reasons)
+        "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the row "
+        "operator: " + "; ".join(operator.reasons)
     )
     assert (operator.capabilities.evicts, plan_declared().capabilities.evicts) == (True, False)
     assert (operator.capabilities.fires_by_time, plan_declared().capabilities.fires_by_time) == (False, True)
@@ -124,7 +124,7 @@ def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
     assert explain_operator(plan_declared(), streaming=False)["state"] == ["in memory: a batch"]
     sections = explain_operator(over_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
-    assert sections["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
+    assert sections["state"] == [f"all elements of each window, {in_pages}; other values are pickled"]
     assert (sections["evictor"], sections["function"]) == (["CountEvictor.of(3)"], ["'it'"])
     advised = over_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
     assert explain_operator(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]

@@ -505,7 +505,7 @@ def test_pickle_of_a_missing_class_is_a_state_format_error(monkeypatch):
     operator.process([("k", 1, MovedClass())])
     operator.commit()
     monkeypatch.delitem(globals(), "MovedClass")
-    with pytest.raises(StateFormatError, match=r"pickled values that cannot be read any more \(AttributeError"):
+    with pytest.raises(StateFormatError, match=r"pickled values that are unreadable \(AttributeError"):
         RowOperator(plan, memory).process([], new_watermark=100)
 
 

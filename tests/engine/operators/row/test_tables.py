@@ -196,6 +196,6 @@ def test_accumulators_of_user_functions_and_declared_aggregates_are_not_exchange
     query.run(batch(("a", 1, 7)))
     (saved,) = query.tables()
     header = {**saved.header, "identity": dict(now.identity())}
-    what = "declared aggregates" if declared else "a function of the user's own, now aggregates are declared"
+    what = "declared aggregates" if declared else "a user function, but now aggregates are declared"
     with pytest.raises(PlanMismatchError, match=f"the saved state holds accumulators of {what}: neither can take over"):
         now.operator.for_group(now, MemoryState(), 0).restore(replace(saved, header=header))

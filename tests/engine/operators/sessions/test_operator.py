@@ -251,13 +251,13 @@ def test_null_gap_is_refused_even_if_its_buffer_has_a_value():
     plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
     gaps = pa.array(np.array([5, 7]), mask=np.array([False, True]))
     chunk = Chunk(np.array([0, 5]), [pa.array(["a", "a"])], [gaps])
-    with pytest.raises(InvalidWindowError, match="1 of 2 rows have none such, the first has 'null'"):
+    with pytest.raises(InvalidWindowError, match="1 of 2 rows do not have one, the first has 'null'"):
         list(plan.operator.pack(plan, chunk))
 
 
 def test_null_and_negative_gaps_are_counted_together():
     plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
-    with pytest.raises(InvalidWindowError, match="2 of 3 rows have none such"):
+    with pytest.raises(InvalidWindowError, match="2 of 3 rows do not have one"):
         harness.run(plan, [batch(("a", 0, None, None), ("a", 5, None, -5), ("a", 9, None, 10))])
 
 
@@ -326,7 +326,7 @@ def planned_operator(windowing):
         (WindowSpec(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
         (WindowSpec(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
         (WindowSpec(EventTimeSessionWindows(5), every_firing=True), "every firing was asked for"),
-        (WindowSpec(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is an assigner of the user's own"),
+        (WindowSpec(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is a user-defined assigner"),
     ],
 )
 def test_sessions_that_need_the_row_operator(windowing, reason):
@@ -356,7 +356,7 @@ def test_explain_describes_sessions():
     ):
         assert words in windows_in_view
     before = "local sessions are built before the shuffle: one row for each key and session of a chunk"
-    packed_rows = "cross the shuffle beside them, packed up; opened where one may be late"
+    packed_rows = "cross the shuffle too, packed; they are unpacked if one may be late"
     for query_, lines in (
         (query(late=True), [f"whole rows, for the late output {packed_rows}"]),
         (query(), [f"rows {packed_rows}"]),

@@ -220,7 +220,7 @@ class AccumulatingSpec(OperatorSpec):
         }
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
-        kept = "each row once, however many windows it lies in: a block per micro-batch and key group, while panes stay open"
+        kept = "each row once, however many windows it is in: a block per micro-batch and key group, while panes stay open"
         return {
             "function": [stable_repr(self.function), self.function.described],
             **({} if self.evictor is None else {"evictor": [repr(self.evictor)]}),
@@ -502,7 +502,7 @@ def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | Non
     if isinstance(function.function, WindowFunction):
         return PerWindow(function.function)
     if not function.stateless:
-        return "process may keep state, per window and per key: stateless=True says of a function that it does not"
+        return "process may keep state, per window and per key (stateless=True declares that it does not)"
     if type(function.function).clear is not ProcessWindowFunction.clear:
         return "the function has clear(), which is called when a window goes"
     return PerWindowWithContext(function.function)

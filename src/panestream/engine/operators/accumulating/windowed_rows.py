@@ -511,7 +511,7 @@ class PerWindowWithContext(OverRows):
 
     @property
     def described(self) -> str:
-        return "a call for each key and window, with a context and a list of rows; it keeps no state (stateless=True)"
+        return "a call for each key and window, with a context and a list of rows, without state (stateless=True)"
 
     @property
     def sees_time(self) -> bool:

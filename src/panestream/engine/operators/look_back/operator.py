@@ -174,10 +174,10 @@ class LookBackSpec(OperatorSpec):
         return {"aggregates": aggregates, "partials": fields_text(self.keyed.partial_schema), "rows": fields_text(self.kept)}
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
-        late = ["whole rows cross beside them, for the late output"] if plan.late_tag else []
+        late = ["whole rows cross too, for the late output"] if plan.late_tag else []
         return {
             "look-backs": [_told(label, one) for label, one in self.look_backs.items()],
-            "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
+            "results": ["one for each row when the watermark has passed it; older rows are late"],
             "aggregates": explain_aggregates(self.aggregates),
             "exchange": ["rows cross the shuffle once, with the columns that results and aggregates take", *late],
             "state": self._explain_state() if streaming else ["none: a batch computes all rows at once"],

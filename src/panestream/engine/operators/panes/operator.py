@@ -10,13 +10,12 @@ A micro-batch emits at most one firing of each key and window: the last that Fli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import standing
@@ -25,6 +24,7 @@ from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.grouping import is_among, numbered
 from panestream.engine.kernels.panes import Int64s, PaneGrid
 from panestream.engine.operators.columnar import AggregatingSpec
+from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS, PanedOperator, rows_in
 from panestream.engine.operators.panes.firing import (
     ARRIVAL,
     HIDDEN,
@@ -42,11 +42,11 @@ from panestream.engine.operators.panes.firing import (
 from panestream.engine.operators.panes.rollups import FAN_OUT, Rollups, resolutions
 from panestream.engine.operators.panes.rule import described_panes, interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, firings_before
-from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, WindowPlan
+from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Operator, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, largest_per_window
+from panestream.engine.runtime.group_operator import TimeStep, largest_per_window
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
@@ -57,11 +57,6 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
-
-PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
-"""The parts of the exchange: partials in tables sorted by pane, whole rows with ``__pane`` and ``__time`` for the late output,
-and event times of rows between windows."""
-
 
 _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
@@ -180,7 +175,7 @@ class PaneSpec(AggregatingSpec):
             return _GAPS_SCHEMA
         return pa.schema([*plan.row_schema, pa.field("__pane", pa.int64()), pa.field("__time", pa.int64())])
 
-    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PaneOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         return PaneOperator(plan, self, state)
 
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
@@ -262,7 +257,7 @@ class PaneSpec(AggregatingSpec):
         return lines
 
 
-class PaneOperator(GroupOperator[pa.Table]):
+class PaneOperator(PanedOperator):
     """The operator of aligned panes: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
 
     def __init__(self, plan: WindowPlan, settings: PaneSpec, state: SealedState) -> None:
@@ -341,8 +336,8 @@ class PaneOperator(GroupOperator[pa.Table]):
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         if self._by_processing_time:
             partials = [self._at_processing_time(table) for table in batch.of(PARTIALS)]
-            output.metrics.windowed_rows = _rows(partials)
-            output.metrics.outside_rows = _rows(batch.of(PARTIALS)) - output.metrics.windowed_rows
+            output.metrics.windowed_rows = rows_in(partials)
+            output.metrics.outside_rows = rows_in(batch.of(PARTIALS)) - output.metrics.windowed_rows
             return self._merged(partials)
         fresh = self._merged(self._drop_late(batch, step.before, output))
         self._note_overdue(fresh, step.before)
@@ -360,44 +355,14 @@ class PaneOperator(GroupOperator[pa.Table]):
             table = table.set_column(place, table.schema.field(place), pa.array(np.full(table.num_rows, value)))
         return table
 
-    def _merged(self, parts: list[pa.Table]) -> pa.Table:
-        parts = [part for part in parts if part.num_rows]
-        return parts[0] if len(parts) == 1 else self._aggregation.merge(parts)
-
-    # -- late rows -----------------------------------------------------------------------------------------------------
-
-    def _drop_late(self, batch: GroupInput, watermark: int, output: GroupOutput) -> list[pa.Table]:
-        """Return the partials that some window still accepts. Count late rows, and emit them if the plan has a tag for them."""
-        closed, late, live = self._lateness.closed(watermark), 0, []
-        first_live = self._lateness.first_live_pane(closed)
-        for arrived in batch.of(PARTIALS):
-            table = self._arrivals.number(arrived, self._settings.hidden_columns[1:])
-            kept = pane_range(table, first_live, None)
-            if self._grid.holes:
-                kept = kept.filter(pa.array(self._lateness.taken(kept.column("pane").to_numpy(), closed)))
-            if kept.num_rows < table.num_rows:
-                late += _rows([table]) - _rows([kept])
-            live.append(kept)
-        # A row between two windows is dropped, unless the watermark has passed it: then it is late.
-        between = sum(table.num_rows for table in batch.of(GAPS))
-        late_between = sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
-        late += late_between
-        output.metrics.windowed_rows, output.metrics.outside_rows = _rows(live), between - late_between
-        self._emit_late(late, self._late_rows(batch.of(ROWS), closed), output)
-        return live
-
-    def _late_rows(self, arrived: list[pa.Table], closed: int) -> Iterable[pa.Table]:
-        for table in arrived:
-            panes, times = (column.to_numpy() for column in table.columns[-2:])
-            too_late = self._lateness.too_late(panes, times, closed)
-            if too_late.any():
-                yield table.filter(pa.array(too_late)).select(range(table.num_columns - 2))
-
     def _note_overdue(self, fresh: pa.Table, time: int) -> None:
         """Record whether a row opened a window whose continuous trigger was already due: it fires when time next moves."""
         if self._settings.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
             opened = fresh.column(self._settings.hidden_columns[0]).to_numpy()
             self._arrivals.overdue = self._arrivals.overdue or self._settings.interval.overdue(opened, time)
+
+    def _with_numbers(self, arrived: pa.Table) -> pa.Table:
+        return self._arrivals.number(arrived, self._settings.hidden_columns[1:])
 
     # -- firing --------------------------------------------------------------------------------------------------------
 
@@ -542,10 +507,6 @@ class PaneOperator(GroupOperator[pa.Table]):
         return (first, last) if first <= last else None
 
 
-def _rows(partials: list[pa.Table]) -> int:
-    return sum(pc.sum(table.column("rows")).as_py() or 0 for table in partials)
-
-
 def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan aligned windows over declared aggregates. As the last rule, it explains why panes do not run unsupported queries."""
     reasons = why_not_panes(window)
@@ -559,7 +520,7 @@ def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsuppor
 def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
     aggregates, assigner = tuple(asked.aggregates), window.assigner
     if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
-        raise InvalidPlanError("results of several windows have a column 'window' with the label: rename the other one")
+        raise InvalidPlanError("results of several windows have a column 'window' with the label. Rename the other column")
     interval = interval_of(window)
     hidden = HIDDEN if interval is not None else ()
     aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)

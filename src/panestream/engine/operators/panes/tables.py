@@ -116,8 +116,8 @@ class PaneTables:
         if len(torn):
             length = format_duration(int(ends[torn[0]] - starts[torn[0]]))
             raise PlanMismatchError(
-                f"the saved state holds panes of {length} that windows begin or end within now: the rows of a pane are added up, "
-                "and cannot be told apart again. Windows may change where they begin and end between the old panes only"
+                f"the saved state holds panes of {length}, but the new windows begin or end within them, and aggregated rows of "
+                f"a pane cannot be separated again. New windows must begin and end at borders of the old panes"
             )
         columns = [*rows.columns[:width], pa.array(panes), *rows.columns[width + 3 :]]
         found = pa.Table.from_arrays(columns, schema=aggregation.partial_schema)

@@ -236,7 +236,7 @@ class Codec:
         try:
             blob = pickle.dumps(list(values), protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            raise InvalidPlanError(f"what is to rest in state cannot be pickled: {type(error).__name__}: {error}") from error
+            raise InvalidPlanError(f"a value for the state cannot be pickled: {type(error).__name__}: {error}") from error
         return pa.array([blob, *[None] * (len(values) - 1)], pa.large_binary()), ["pickle"]
 
     # ---------------------------------------------------------------- reading
@@ -308,17 +308,16 @@ class Codec:
     def _read_pickle(self, array: pa.Array, kind: Kind) -> list[Any]:
         if not self._pickled:
             raise InvalidPlanError(
-                "the state holds pickled values, and reading a pickle runs what is in it: allow it with "
-                ".options(allow_pickled_state=True) "
-                "(where it is only looked at: allow_pickled_state=True) if nobody else can write to the checkpoint, or start on "
-                "a new one"
+                "the state holds pickled values, and reading a pickle runs its code. Allow it with "
+                ".options(allow_pickled_state=True) (or allow_pickled_state=True of the inspection) if nobody else can write to "
+                "the checkpoint, or start on a new checkpoint"
             )
         try:
             unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
         except Exception as error:
             raise StateFormatError(
-                f"the state holds pickled values that cannot be read any more ({type(error).__name__}: {error}): give the query "
-                "their classes as they were, where they were, or start on a new checkpoint"
+                f"the state holds pickled values that are unreadable ({type(error).__name__}: {error}): restore their classes "
+                f"in their old modules, or start on a new checkpoint"
             ) from error
         return unpickled
 
@@ -454,8 +453,8 @@ def canonical_bytes(value: Any, pickled: bool = False) -> bytes:
     if pickled:
         return pickle.dumps(value, protocol=4)
     raise InvalidPlanError(
-        f"{value!r} of the type {kind.__module__}.{kind.__qualname__} cannot be a key, nor rest in a set: take numbers, strings, "
-        "dates or tuples of such; or allow pickles with .options(allow_pickled_state=True), if nobody else can write to the "
+        f"{value!r} of the type {kind.__module__}.{kind.__qualname__} cannot be a key or in a set. Use numbers, strings, dates "
+        f"or tuples of them; or allow pickles with .options(allow_pickled_state=True), if nobody else can write to the "
         "checkpoint"
     )
 

@@ -153,7 +153,7 @@ def _refusal(name: str, error: NotPlainError) -> str:
     inside = f" (at {error.path})" if error.path else ""
     advice = "return tuples or dicts from create_accumulator and add" if word == "contents" else "keep tuples or dicts there"
     return (
-        f"{_where(name)} holds a {error}{inside}, which has no columns to rest in between micro-batches: {advice}, of numbers, "
+        f"{_where(name)} holds a {error}{inside}, which cannot be stored as columns between micro-batches: {advice}, of numbers, "
         "strings, bytes, dates, decimals, lists and sets; or allow pickles with .options(allow_pickled_state=True), if nobody "
         "else can write "
         "to the checkpoint"

@@ -63,8 +63,8 @@ class RowSpec(RowSettings, OperatorSpec):
             fires_by_time=fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time),
             evicts=window.evictor is not None,
             no_changelog=(
-                "the row operator's functions may return any number of rows, none of which takes the place of another; it runs "
-                f"the query for: {'; '.join(self.reasons)}"
+                "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the "
+                "row operator: {'; '.join(self.reasons)}"
             ),
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
@@ -123,7 +123,7 @@ class RowSpec(RowSettings, OperatorSpec):
             "exchange": ["rows cross the shuffle unreduced, in columns", *([self.advice] if self.advice else [])],
             "state": [
                 f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
-                f"written{'; what has no columns is pickled' if self.row_plan.window.pickled_state else ''}"
+                f"written{'; other values are pickled' if self.row_plan.window.pickled_state else ''}"
                 if streaming
                 else "in memory: a batch"
             ],

@@ -262,12 +262,16 @@ class RowStore:
 
     # ---------------------------------------------------------------- writing
 
+    def dirty_pages(self) -> list[KeyPage]:
+        """Return the pages that the next commit writes."""
+        return [page for _, page in sorted(self._pages.items()) if page.dirty]
+
     def commit(self, keep_bare: bool) -> None:
         """Write the pages that were used, and the meta record if it changed or any page was written.
 
         ``keep_bare`` keeps windows without contents, state or timers (purged sessions).
         """
-        dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
+        dirty = self.dirty_pages()
         for page in dirty:
             self._forget(page, keep_bare)
             self._count(_WINDOWS, -page.at_rest)
@@ -504,7 +508,7 @@ class WindowScope:
             raise no_state("window_state()")
         if self._merges:
             raise InvalidPlanError(
-                "windows that merge have no per-window state: keep it per key (global_state()), or in the accumulator"
+                "windows that merge do not support state per window. Keep it per key (global_state()), or in the accumulator"
             )
         if self.current.window_values is None:
             self.current.window_values = {}

@@ -203,7 +203,7 @@ class SessionSpec(AggregatingSpec):
             first = column[int(np.flatnonzero(wrong)[0])].as_py()
             raise InvalidWindowError(
                 f"the session gap {self.gap.expr!r} must be positive (and less than 140,000 years): {int(wrong.sum())} of "
-                f"{len(gaps)} rows have none such, the first has {'null' if first is None else format_duration(first)!r}"
+                f"{len(gaps)} rows do not have one, the first has {'null' if first is None else format_duration(first)!r}"
             )
         return gaps
 
@@ -250,11 +250,11 @@ class SessionSpec(AggregatingSpec):
                 *(
                     []
                     if self.by_processing_time
-                    else [f"{rows} cross the shuffle beside them, packed up; opened where one may be late"]
+                    else [f"{rows} cross the shuffle too, packed; they are unpacked if one may be late"]
                 ),
             ],
             "state": [
-                "open sessions, in pages by hash of the key: a micro-batch reads those of its keys and those that are due"
+                "open sessions, in pages by hash of the key: a micro-batch reads the pages of its keys, and pages that are due"
                 if streaming
                 else "none: a batch fires every session at the end of input"
             ],
@@ -463,10 +463,10 @@ def sessions_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsup
 def _why_not(window: WindowSpec) -> list[str]:
     assigner = window.assigner
     if type(assigner) not in (EventTimeSessionWindows, LimitedEventTimeSessionWindows, ProcessingTimeSessionWindows):
-        return [f"{type(assigner).__name__} is an assigner of the user's own"]
+        return [f"{type(assigner).__name__} is a user-defined assigner"]
     reasons = []
     if not isinstance(getattr(assigner, "gap", None), (int, GapColumn)):
-        reasons.append("the gap is a function in Python: with_gap_column(expression) gives one that runs as a column")
+        reasons.append("the gap is a function in Python: with_gap_column(expression) runs as a column")
     if window.trigger is not None and window.trigger != assigner.get_default_trigger():
         reasons.append(f"the trigger {window.trigger!r} is not the default one")
     if window.evictor is not None:

@@ -55,10 +55,10 @@ class TableFormat:
 
     def append_guarantee(self) -> str:
         """Return how often :meth:`append` writes a row if a micro-batch is run again, with the reason."""
-        kind = f"a {self.name} table" if self.name else "a table whose format the catalog does not tell"
+        kind = f"a {self.name} table" if self.name else "a table of unknown format"
         return (
-            f"{AT_LEAST_ONCE}: {kind} is appended to again by a micro-batch that is run again. For exactly once take a table of "
-            "Delta or Iceberg, a FileSink, or a MergeSink into a table that knows MERGE"
+            f"{AT_LEAST_ONCE}: {kind} gets the rows of a repeated micro-batch again. For exactly once use a table of "
+            "Delta or Iceberg, a FileSink, or a MergeSink into a table that supports MERGE"
         )
 
     def merge_guarantee(self) -> str:
@@ -74,7 +74,7 @@ def check_there(spark: SparkSession, name: str, page: str) -> None:
     except Exception as error:
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise SinkError(
-                f"this Spark has no {name}: start the session with its package and settings, which {page} has (the package must "
+                f"this Spark lacks {name}. Start the session with its package and settings, see {page} (the package must "
                 "be the one for this version of Spark)"
             ) from error
 

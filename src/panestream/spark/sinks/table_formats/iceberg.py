@@ -47,8 +47,9 @@ class IcebergFormat(TableFormat):
         if path_of(table) is None and spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
             # Spark's own catalog. Iceberg would fail in the first micro-batch because a path is not set.
             raise SinkError(
-                f"the table {table} cannot be made: its catalog, {catalog}, is Spark's own, which has no Iceberg tables. Name "
-                f"one in a catalog of Iceberg's, or set spark.sql.catalog.{catalog} to Iceberg's SparkSessionCatalog ({_PAGE})"
+                f"the table {table} cannot be made: its catalog, {catalog}, is Spark's catalog, which does not support Iceberg "
+                f"tables. Name a table in an Iceberg catalog, or set spark.sql.catalog.{catalog} to Iceberg's "
+                f"SparkSessionCatalog ({_PAGE})"
             )
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
@@ -96,7 +97,7 @@ class IcebergFormat(TableFormat):
         if target.wap_enabled and spark.conf.get(WAP_ID, None) is not None:
             raise SinkError(
                 f"the session stages what it writes to {table} ({WAP_ID} is set): the rows would never be in the table. "
-                "Unset it; to have them looked at before they are published, set spark.wap.branch instead"
+                "Unset it; to review them before they are published, set spark.wap.branch instead"
             )
         if again or commit.writer not in self._last:
             self._last[commit.writer] = _last_there(spark, target, commit)
@@ -152,8 +153,8 @@ def _forgotten(target: Target, commit: Commit, oldest: int | None) -> str:
     number, table = commit.batch_id or 0, target.table
     since = "" if oldest is None else f" of before {datetime.fromtimestamp(oldest / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return (
-        f"whether micro-batch {number} is in the table {table} cannot be told: it was planned before the query stopped, and the "
-        f"table's snapshots{since} were expired meanwhile, its own perhaps among them. Look whether its rows are there, then say "
-        f"so: ALTER TABLE {table} SET TBLPROPERTIES ('{_said(commit)}' = '{number}') where they are, = '{number - 1}' where they "
-        "are not; and keep snapshots for longer than the query may be down"
+        f"it is unknown if micro-batch {number} is in the table {table}: it was planned before the query stopped, and the "
+        f"table's snapshots{since} have expired since, perhaps including its own. Check if its rows are in the table, then "
+        f"record it: ALTER TABLE {table} SET TBLPROPERTIES ('{_said(commit)}' = '{number}') if they are, = '{number - 1}' if "
+        f"not; and keep snapshots for longer than the query may be down"
     )

@@ -25,7 +25,8 @@ def check_table_name(name: str) -> None:
     """Raise SinkError if the text is not a table's name."""
     if not isinstance(name, str) or not (_IN_PARTS.fullmatch(name) or _BY_PATH.fullmatch(name)):
         raise SinkError(
-            f"{name!r} is no table name: write table, schema.table or catalog.schema.table; or a Delta table's path, delta.`PATH`"
+            f"{name!r} is not a table name. Write table, schema.table or catalog.schema.table; or a Delta table's path, "
+            f"delta.`PATH`"
         )
 
 
@@ -57,8 +58,8 @@ def table_exists(spark: SparkSession, name: str) -> bool:
             catalog = name.partition(".")[0]
             raise SinkError(
                 f"the table {name}: this session has no catalog {catalog!r}; start it with "
-                f".config('spark.sql.catalog.{catalog}', CLASS) and what that needs (docs/how-to/iceberg.md "
-                "has an example), or write schema.table"
+                f".config('spark.sql.catalog.{catalog}', CLASS) and its settings (docs/how-to/iceberg.md has an example), or "
+                f"write schema.table"
             ) from error
         # For a name Spark returns False; for a missing path it raises an error.
         if path_of(name) and any(what in str(error) for what in _NOT_THERE):
