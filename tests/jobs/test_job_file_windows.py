@@ -231,6 +231,24 @@ def test_job_file_can_set_options_of_the_whole_job(job_of):
     assert job.every_firing
 
 
+def test_job_file_can_fill_windows_without_rows(job_of):
+    job = job_of(text_of(TUMBLING, after="[fill]\nmethod = 'last'\nmax_gap = '1 day'\nresults = { n = 'zero' }\n"))
+    assert (job.fill.method, job.fill.max_gap, job.fill.results) == ("last", "1 day", {"n": "zero"})
+
+
+@pytest.mark.parametrize(
+    ("given", "compute", "told"),
+    [
+        ("method = 'lst'", COUNT, 'fill.method: must be "zero", "null", "last" or "linear"'),
+        ("max_gap = '1 day'", COUNT, "fill: 'method' is missing"),
+        ("method = 'last'\nmax_gap = '0 s'", COUNT, "fill.max_gap"),
+        ("method = 'zero'", "[panes]\nn = 'count'\n", "fill: is for the aggregates of one stream, [aggregate]: leave it out"),
+    ],
+)
+def test_mistake_in_filling_is_reported(complaint, given, compute, told):
+    assert told in complaint(text_of(TUMBLING, compute=compute, after=f"[fill]\n{given}\n"))
+
+
 def test_stream_ends_if_its_processing_time_is_a_column(job_of):
     text = text_of(
         "[window]\ntype = 'tumbling'\nsize = '1 s'\ntime = 'processing'\n",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.windowing.aggregates import Aggregate, ApproxCountDistinct, Count, CountDistinct, Sum
+from panestream.windowing.aggregates import Aggregate, ApproxCountDistinct, Count, CountDistinct, CountIf, Sum
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ZERO, NULL, LAST, LINEAR = METHODS = ("zero", "null", "last", "linear")
 """The methods by which a result of a window without rows gets its value."""
-_ADDED_UP: tuple[type[Aggregate], ...] = (Count, CountDistinct, ApproxCountDistinct, Sum)
+_ADDED_UP: tuple[type[Aggregate], ...] = (Count, CountDistinct, ApproxCountDistinct, CountIf, Sum)
 
 
 @dataclass(frozen=True, slots=True)

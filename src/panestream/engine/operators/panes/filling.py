@@ -302,7 +302,7 @@ def filled_panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | N
         )
     if reasons or not isinstance(verdict, Supported) or not isinstance(asked, DeclaredAggregates):
         raise InvalidPlanError(
-            "fill is for tumbling, sliding, cumulating and calendar windows of event time with declared aggregates, and "
+            "fill is for tumbling, sliding, cumulating and calendar windows of event time with declared aggregates. Here: "
             f"{'; '.join(reasons)}"
         )
     spec = verdict.operator
