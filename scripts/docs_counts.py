@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,14 +73,14 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
 
 def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str]]:
     """Run the pages that need Spark with one session, in a folder that is emptied after each. Print each page's seconds."""
-    # The home page builds its own session, which changes the settings of this one: it comes last.
-    needing = sorted(pages.to_run_on_spark(every), key=lambda page: page.name == "index.md")
+    needing = pages.to_run_on_spark(every)
     outcomes: list[pages.Outcome] = []
     faults: list[str] = []
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="panestream-docs-") as folder:
         os.chdir(folder)  # before the JVM starts, since Spark's relative paths start at its folder
         spark = _session()
+        settings = spark.conf.getAll
         try:
             for page in needing:
                 began = time.monotonic()
@@ -91,7 +91,7 @@ def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str
                     print(f"{page.name}: {time.monotonic() - began:.1f} s", flush=True)
                 except pages.PageError as error:
                     faults.append(str(error))
-                _tidy(spark)
+                _tidy(spark, settings)
         finally:
             spark.stop()
             os.chdir(before)
@@ -106,7 +106,13 @@ def _session() -> SparkSession:
     return session
 
 
-def _tidy(spark: SparkSession) -> None:
+def _tidy(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    # A page that builds its own session changes the settings of this one.
+    for name, value in spark.conf.getAll.items():
+        if name not in settings and spark.conf.isModifiable(name):
+            spark.conf.unset(name)
+        elif value != settings.get(name) and spark.conf.isModifiable(name):
+            spark.conf.set(name, settings[name])
     # Stop queries that a page left running, before the next page runs.
     for query in spark.streams.active:
         query.stop()

@@ -38,6 +38,7 @@ SECTIONS: dict[str, type[Section]] = {
     "firing": windows.FiringSection,
     "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
+    "fill": model.FillSection,
     "top": model.TopSection,
     "sinks": sinks.SinkSection,
     "trigger": model.TriggerSection,

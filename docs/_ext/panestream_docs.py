@@ -59,6 +59,13 @@ def keep_entries(app: Sphinx) -> list[Any]:
     return []
 
 
+def hide_decisions(app: Sphinx, env: Any) -> None:
+    """Leave the decisions out of the search: they repeat the words of the pages that answer questions."""
+    for docname in env.found_docs:
+        if docname.startswith("decisions/") and docname != "decisions/README":
+            env.metadata[docname]["nosearch"] = True
+
+
 # Drawings
 
 
@@ -297,6 +304,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", with_pages)
     app.connect("html-collect-pages", keep_entries)
+    app.connect("env-check-consistency", hide_decisions)
     app.connect("html-page-context", other_language)
     app.connect("html-page-context", other_versions)
     app.connect("build-finished", write_markdown)

@@ -1,9 +1,11 @@
-/* Which page a search names first: those that teach, before the reference and before decisions. The figures are Sphinx's, but for `score`. */
+/* The order of search results: pages that teach, then the reference. A page whose title is the query comes before pages that
+   only contain it. Decisions are not in the results. The figures are those of Sphinx, except for `score`. */
 var Scorer = {
-  score: ([page, , , , score]) => {
+  score: ([page, title, , , score, , kind]) => {
     const rooms = { "start/": 8, "ideas/": 8, "how-to/": 5, "coming-from/": 2, "decisions/": -12 };
     const room = Object.keys(rooms).find((name) => page.startsWith(name));
-    return score + (rooms[room] || 0);
+    const named = kind === "title" && !title.includes(" > ") ? 15 : 0;
+    return score + (rooms[room] || 0) + named;
   },
   objNameMatch: 11,
   objPartialMatch: 6,

@@ -8,6 +8,7 @@ from panestream.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from panestream.windowing.functions import *
+    from panestream.windowing.process_functions import *
     from panestream.windowing.watermarks import WatermarkGenerator as WatermarkGenerator
     from panestream.windowing.watermarks import WatermarkOutput as WatermarkOutput
 

@@ -137,7 +137,9 @@ def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
         agg.count(), agg.count("v"), agg.sum("v"), agg.sum("x"), agg.mean("x"), agg.min("v"), agg.max("x"), agg.var("x"),
         agg.first("v"), agg.last("v"), agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"),
         agg.arg_max("u", "v", "x"), agg.count_distinct("v"), agg.collect_list("v"), agg.top_k("v", 2),
-        agg.max_by("u", "v"), agg.arg_min("v", "x", "u"),
+        agg.max_by("u", "v"), agg.arg_min("v", "x", "u"), agg.corr("u", "v"), agg.mode("v"), agg.percentile("v", 0.75),
+        agg.collect_set("v"), agg.entropy("v"), agg.increase("v"), agg.rate("u"), agg.time_weighted_mean("u"),
+        agg.decayed_mean("x", "10 microseconds"), agg.ohlc("v"), agg.theta_sketch("v", 4),
     ]  # fmt: skip
     chosen = rng.sample(known, rng.randint(1, 4))
     return tuple(aggregate.alias(f"r{place}") for place, aggregate in enumerate(chosen))

@@ -10,9 +10,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+import panestream as pst
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.process import process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of
@@ -40,6 +42,7 @@ from panestream.windowing.triggers import (
     PurgingTrigger,
 )
 from tests.comparison import (
+    fills,
     harness,
     look_backs,
     predicates,
@@ -74,6 +77,12 @@ def panes(rng: random.Random, seed: int) -> None:
         query = test_two_phase_random.own(rng, query)
     clock = not query.windowing.assigner.is_event_time
     compare_with_restored(with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+def filled(rng: random.Random, seed: int) -> None:
+    query = fills.random_query(rng, linear=rng.random() < 0.3)
+    batches = harness.random_stream(rng, query.windowing.assigner.size)
+    compare_with_restored(with_random_options(rng, query.columnar()), batches, rng, seed)
 
 
 def several(rng: random.Random, seed: int) -> None:
@@ -122,12 +131,47 @@ def counts(rng: random.Random, seed: int) -> None:
     compare_with_restored(query.columnar(), harness.random_stream(rng, 10), rng, seed)
 
 
+class Remembers(pst.functions.KeyedProcessFunction):
+    """Rows wait for a timer, of the clock if ``clock``; values that were seen live for a time."""
+
+    SEEN = pst.state.MapStateDescriptor("seen", pst.state.StateTtlConfig(25))
+    WAITING = pst.state.ListStateDescriptor("waiting")
+
+    def __init__(self, clock):
+        self._clock = clock
+
+    @property
+    def uses_processing_time(self):
+        return self._clock
+
+    def process_element(self, value, ctx):
+        ctx.get_map_state(self.SEEN).put(value.u % 5, ctx.timestamp())
+        ctx.get_list_state(self.WAITING).add(value.u)
+        timers = ctx.timer_service()
+        if self._clock and value.u % 2:
+            timers.register_processing_time_timer(timers.current_processing_time() + 7)
+        else:
+            timers.register_event_time_timer(ctx.timestamp() + 5)
+
+    def on_timer(self, timestamp, ctx):
+        waiting = ctx.get_list_state(self.WAITING)
+        yield timestamp, [*waiting.get(), -1, *(key for key, _ in ctx.get_map_state(self.SEEN).items())]
+        waiting.clear()
+
+
 def intervals(rng: random.Random, seed: int) -> None:
     span, lower = rng.choice([4, 12, 30]), rng.randint(-12, 6)
     how = rng.choice(["inner", "left", "right", "full"])
     operator = IntervalSpec(lower, lower + rng.randint(0, span), how, harness.SIDED, harness.SIDED, harness.KEYS)
     plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, span]))
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
+
+
+def processes(rng: random.Random, seed: int) -> None:
+    clock = rng.random() < 0.5
+    operator = process_spec(Remembers(clock), pa.schema([("at", pa.int64()), ("seen", pa.list_(pa.int64()))]), harness.ROWS)
+    plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, 10]))
+    compare_with_restored(plan, harness.random_stream(rng, 10, clock=clock), rng, seed)
 
 
 def accumulating(rng: random.Random, seed: int) -> None:
@@ -261,10 +305,12 @@ def on_rows(rng: random.Random, seed: int) -> None:
 
 CASES = {
     panes: 80,
+    filled: 40,
     several: 32,
     continuous: 48,
     sessions: 48,
     intervals: 16,
+    processes: 24,
     counts: 24,
     accumulating: 24,
     split: 16,

@@ -167,7 +167,7 @@ HOUR = r"TumblingEventTimeWindows\.of\('1 hour'\)"
         (KEYED, "withWatermark", r"that comes earlier: write \.assign_timestamps\(\.\.\.\) before \.key_by\(\.\.\.\)"),
         (KEYED, "sum", r"first write \.window\(.*\), then \.aggregate\(agg\.sum\('price'\)\)"),
         (STEPS, "count", r"write \.aggregate\(agg\.count\(\)\)"),
-        (STEPS, "median", r"write \.aggregate\(agg\.approx_quantile\('price', 0\.5\)\)"),
+        (STEPS, "median", r"write \.aggregate\(agg\.median\('price'\)\)"),
         (STEPS, "key_by", r"that comes earlier: write \.key_by\(\.\.\.\) before \.window\(\.\.\.\)"),
         (STEPS, "writeStream", r"first write \.aggregate\(agg\.count\(\)\), then result\.start\(main="),
         (STEPS, "outputMode", "output modes do not exist here"),

@@ -37,12 +37,34 @@ def fixed_parts(block):
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
 def test_chinese_page_has_the_blocks_of_the_english_page(page):
     original = english(page)
-    assert page.front == original.front
+    assert page.front.get("panestream") == original.front.get("panestream")
     assert [(block.kind, block.argument, block.follows) for block in page.blocks] == [
         (block.kind, block.argument, block.follows) for block in original.blocks
     ]
     for block, its in zip(page.blocks, original.blocks, strict=True):
         assert fixed_parts(block) == fixed_parts(its), f"{page.name}:{block.line} is not what {original.name}:{its.line} is"
+
+
+def prose(page):
+    """Return the text of a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def outline(text):
+    """Return the levels of the headings, the number of list items, links and table rows, and all names in backticks."""
+    counts = [len(re.findall(rule, text, re.MULTILINE)) for rule in (r"^(?:- |\d+\. )", r"\]\(", r"^\|")]
+    return re.findall(r"^#+", text, re.MULTILINE), counts, sorted(set(re.findall(r"`([^`\n]+)`", text)))
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
+def test_chinese_page_has_the_sections_and_names_of_the_english_page(page):
+    translated = prose(page).split("\n## 术语")[0]  # only the Chinese home page has a glossary
+    assert outline(translated) == outline(prose(english(page)))
+
+
+def test_outline_notices_a_dropped_section_and_an_old_name():
+    assert outline("# A\n\n## B\n\n`f()`") != outline("# A\n\n`f()`")
+    assert outline("# A\n\n`f()`") != outline("# A\n\n`g()`")
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
@@ -54,8 +76,7 @@ def test_comments_and_drawings_are_translated(page):
         words = said if block.kind == "{timeline}" else comments
         left = [line for line in words if line.strip() and not LETTERS.search(line)]
         assert left == [], f"{page.name}:{block.line}"
-    text = page.path.read_text("utf-8")
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     assert [heading for heading in headings if not LETTERS.search(heading) and heading != "panestream"] == []
 
 

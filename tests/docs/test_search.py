@@ -50,6 +50,33 @@ MORE = {
     "grafana": {"how-to/monitoring"},
 }
 """Synonyms of these words."""
+QUESTIONS = {
+    "keep late rows": "start/tutorial/2-late-rows",
+    "early results of sessions": "ideas/changelogs",
+    "hundred rows or 30 seconds": "ideas/triggers",
+    "results every minute": "ideas/triggers",
+    "days in time zone": "ideas/calendars",
+    "daylight saving": "ideas/calendars",
+    "sliding window": "ideas/sliding",
+    "idle partition": "ideas/event-time",
+    "null timestamp": "ideas/side-outputs",
+    "exactly once": "ideas/guarantees",
+    "last window never fires": "how-to/silence",
+    "alert on late rows": "how-to/monitoring",
+    "add an aggregate": "how-to/savepoints",
+    "backfill": "how-to/savepoints",
+    "skew": "how-to/skew",
+    "executor killed": "how-to/memory",
+    "how many key groups": "how-to/key-groups",
+    "spark connect": "how-to/connect",
+    "toml": "reference/job-files",
+    "spark version": "reference/versions",
+    "error codes": "reference/errors",
+    "compare with flink": "coming-from/flink-parity",
+    "update mode": "coming-from/spark-window",
+    "licence": "reference/support",
+}
+"""Questions of users, in the words of a search, and the page whose first screens answer them."""
 
 
 def node() -> str | None:
@@ -80,6 +107,19 @@ def test_search_finds_the_right_page_first(search):
     wanted = TRIED | MORE
     first = {query: found[:1] for query, found in search(*wanted).items()}
     assert {query: found for query, found in first.items() if not wanted[query] & set(found)} == {}
+
+
+@pytest.mark.full
+def test_first_page_of_the_search_answers_the_question(search):
+    assert {query: found[0] for query, found in search(*QUESTIONS).items()} == QUESTIONS
+
+
+@pytest.mark.full
+def test_search_does_not_find_single_decisions(search):
+    found = search("checkpoint", "decision", "state", "micro-batch")
+    assert {page for pages_of_it in found.values() for page in pages_of_it if page.startswith("decisions/")} == {
+        "decisions/README"
+    }
 
 
 @pytest.mark.full

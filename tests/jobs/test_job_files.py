@@ -168,6 +168,7 @@ def test_every_aggregate_of_the_library_can_be_used_in_job_files():
     of_the_library = {name for name in aggregates.__all__ if name.islower()}
     assert of_the_library - set(FUNCTIONS) == {"user"}  # takes a Python object
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
+    given |= {"other": "quantity", "half_life": "1 hour", "between": "linear", "lg_k": 8}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
         every = aggregate_section(function=function, **{name: given[name] for name in takes})
@@ -410,7 +411,10 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             job_with("window", 'offset = "10 minutes"'),
             "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
         ),
-        (changed_job('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
+        (
+            changed_job('"count"', '"cont"'),
+            "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count' or 'count_if'?",
+        ),
         (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: function 'sum' needs it"),
         (
             changed_job('"count"', '"count"\nk = 3'),
@@ -577,7 +581,7 @@ def test_yaml_gives_the_same_job_as_toml(job_of):
         ("key: [a,\n  5]\n", "job.yml:2: key[1]: must be a string, not an integer: 5"),
         (
             "aggregate:\n- function: count\n- function: cuont\n",
-            "job.yml:3: aggregate[1].function: 'cuont' is not known; did you mean 'count'?",
+            "job.yml:3: aggregate[1].function: 'cuont' is not known; did you mean 'count' or 'count_if'?",
         ),
         ("mode: batch\nmode: stream\n", "job.yml:2: 'mode' is given twice"),
         ("a: &x [1]\nb: *x\n", "job.yml:2: aliases (*x) are not supported in job files"),

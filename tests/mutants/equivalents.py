@@ -52,6 +52,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
+    "engine/operators/columnar.py:on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
+        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
+    ),
     "engine/operators/counts.py:CountOperator._contents: constant: 1 -> 2 (3)": (
         "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
     ),
@@ -81,9 +84,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "engine/operators/look_back/operator.py:LookBackOperator._history_of: comparison: sum((span.rows for span in spans)) > _MANY_FOR_EACH * rows.num_rows -> sum((span.rows for span in spans)) >= _MANY_FOR_EACH * rows.num_rows": (
         "It decides whether partials of other keys are left out before they are sorted, or take part and are asked for by no row."
-    ),
-    "engine/operators/columnar.py:on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
-        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
     ),
     "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
         "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."

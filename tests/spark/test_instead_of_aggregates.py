@@ -10,12 +10,14 @@ from pyspark.sql import types as T
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.spark.aggregates import _arguments, instead_of
 from panestream.spark.columns import _column_hint, as_written
-from panestream.windowing.foreign_names import AGGREGATES
+from panestream.windowing.foreign_names import AGGREGATES, OF_TWO
 
 GENERAL = "give .aggregate aggregates such as agg.sum('price') or F.sum('price'), and compute on its results"
 ALL = (
-    "known there: approx_count_distinct, approx_quantile, avg, collect_list, count, count_distinct, first, histogram, last, max, "
-    "max_by, mean, min, min_by, stddev, sum, top_k, user, var, weighted_mean"
+    "known there: approx_count_distinct, approx_quantile, avg, bool_and, bool_or, collect_list, collect_set, corr, count, "
+    "count_distinct, count_if, covar_pop, covar_samp, decayed_mean, decayed_sum, entropy, first, histogram, hll_sketch, increase, "
+    "last, max, max_by, mean, median, min, min_by, mode, ohlc, percentile, rate, regr_intercept, regr_r2, regr_slope, stddev, sum, "
+    "theta_sketch, time_weighted_mean, top_k, user, var, weighted_mean"
 )
 
 
@@ -39,9 +41,10 @@ ALL = (
         ("min(DISTINCT price)", "write .aggregate(agg.min('price'))"),
         ("max_by(item, price)", "write .aggregate(agg.max_by('item', 'price'))"),
         ("min_by(item, price, 3)", "write .aggregate(agg.min_by('item', 'price'))"),
-        ("median(price)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
-        ("median(price, 0.9)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
-        ("percentile(price, 0.9) AS p", "write .aggregate(agg.approx_quantile('price', 0.9).alias('p'))"),
+        ("median(price)", "write .aggregate(agg.median('price'))"),
+        ("percentile(price, array(0.5, 0.9), 1)", "write .aggregate(agg.percentiles('price', [0.5, 0.9]))"),
+        ("corr(price, quantity)", "write .aggregate(agg.corr('price', 'quantity'))"),
+        ("percentile(price, 0.9) AS p", "write .aggregate(agg.percentile('price', 0.9).alias('p'))"),
         ("percentile_approx(price)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
         ("percentile_approx(price, array(0.5, 0.9))", "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"),
         ("sums(price)", "there is no agg.sums; did you mean agg.sum?"),
@@ -59,7 +62,7 @@ def test_suggestion_for_a_spark_aggregate(text, told):
     assert instead_of(text) == told
 
 
-@pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"count distinct", "max_by", "min_by"}))
+@pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"count distinct", *OF_TWO}))
 def test_suggestion_for_a_shared_aggregate_has_its_name(name):
     assert instead_of(f"{name}(x)") == f"write .aggregate(agg.{AGGREGATES[name]}('x'))"
 

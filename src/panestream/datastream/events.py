@@ -141,6 +141,7 @@ class WindowedEvents(ReprHtml):
             "trigger": "" if windowing.trigger is None else stable_repr(windowing.trigger),
             "evictor": "" if windowing.evictor is None else stable_repr(windowing.evictor),
             "allowed lateness": lateness,
+            "fill": "" if windowing.fill is None else windowing.fill.described,
             **parts_of(self.keyed),
             "other outputs": ", ".join([*outputs, *self.side_outputs]),
         }

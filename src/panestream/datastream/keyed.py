@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.co_grouped import CoGroupedStream, IntervalJoin
-from panestream.datastream.events import Events, KeyedEvents
+from panestream.datastream.events import Events, KeyedEvents, Options
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
+from panestream.datastream.process import processed_result
+from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
-from panestream.datastream.windowed import WindowedStream
+from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.plan import RESERVED
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -22,9 +25,14 @@ from panestream.spark.types import check_bytewise
 from panestream.windowing.assigners import MergingWindowAssigner, RollingWindows, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows, label_of
 from panestream.windowing.assigners.global_windows import CountWindows
+from panestream.windowing.foreign_names import advised
+from panestream.windowing.process_functions import KeyedProcessFunction
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def stream(
@@ -255,6 +263,43 @@ class KeyedStream(KeyedEvents):
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
             raise InvalidPlanError("results have a column 'window' with the label. Rename the key with AS")
         return self.window(SeveralWindows.of(windows))
+
+    @advised(with_schema)
+    def process(
+        self,
+        function: KeyedProcessFunction,
+        schema: Schema,
+        *,
+        side_outputs: Mapping[str, Schema] | None = None,
+        **options: Unpack[Options],
+    ) -> WindowedResult:
+        """Process the rows of each key one by one, without windows, with state and timers. Flink: ``KeyedStream.process``.
+
+        ``.main`` has the key columns and the columns of ``schema``. Within a micro-batch, the rows of a key come first, in order
+        of arrival, then the watermark moves and its timers fire. No row is late. In a batch all timers fire after the last row,
+        with the watermark at ``MAX_TIMESTAMP``; so results agree with a stream if they do not depend on which rows came before a
+        timer.
+
+        Args:
+            function: a :class:`~panestream.functions.KeyedProcessFunction`.
+            schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column.
+            side_outputs: the columns of each output that the function writes to with ``ctx.output(tag, value)``, after the keys.
+            **options: ``key_groups``, ``tasks``, ``memory_limit`` and ``allow_pickled_state``; see
+                :class:`~panestream.datastream.Options`.
+
+        Raises:
+            InvalidPlanError: it is not such a function, a column is named like a key, or an option is unknown.
+
+        Examples:
+            >>> class Gaps(pst.functions.KeyedProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         last = ctx.get_state(pst.state.ValueStateDescriptor("last"))
+            ...         if last.value() is not None:
+            ...             yield value.ts - last.value()
+            ...         last.update(value.ts)
+            >>> keyed.process(Gaps(), "gap interval day to second")  # doctest: +SKIP
+        """
+        return processed_result(self, function, schema, side_outputs, options)
 
     def rolling(self, windows: Mapping[str, Duration | None], *, every: Duration) -> WindowedStream:
         """Compute the current values of each key: over the last hour, the last day, ever. Not in Flink.

@@ -67,6 +67,8 @@ def traced(
         )
     if asked is None:
         raise InvalidPlanError("only a result of .aggregate, .reduce, .apply, .process or .apply_arrow has a trace")
+    if windowed.windowing.fill is not None:
+        raise InvalidPlanError("a trace shows rows, and the windows that they are in: leave out fill, whose windows have no rows")
     query, projection = _query_of(windowed, asked, inputs, plan_of)
     key, most = wanted.key, wanted.most_rows
     rows = projection.rows_of(df if key is ANY else df.where(_is_key(windowed, key)))

@@ -40,6 +40,7 @@ from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (
     AggregateFunction,
@@ -123,6 +124,34 @@ class WindowedStream(WindowedEvents):
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
+    def fill(self, method: str, results: Mapping[str, str] | None = None, *, max_gap: Duration | None = None) -> Self:
+        """Also emit windows without rows, for each key from its first window with rows on. Not in Flink.
+
+        A window without rows is emitted when the watermark passes its end, like other windows and in order. At the end of a
+        batch, and of a stream with ``fire_at_end``, windows are filled up to the last one of the newest row. While no key has
+        rows, the watermark does not move, and nothing is emitted. A row that arrives within :meth:`allowed_lateness` replaces a
+        filled window, and corrects later ones that repeat its value.
+
+        Args:
+            method: how results get their values. ``"zero"`` is 0 for counts and sums, and null for others. ``"null"`` is null for
+                all. ``"last"`` repeats the key's last window with rows. ``"linear"`` interpolates between the windows with rows
+                before and after, by their starts. It emits filled windows together with the one after them, takes only
+                floating-point results, and does not support :meth:`allowed_lateness`.
+            results: other methods for single results, by name.
+            max_gap: how long after the end of its last window with rows a key is filled, at least until the end of a window. With
+                ``"linear"``, a longer gap is not filled at all. By default there is no limit: each known key gets a row for each
+                window, forever.
+
+        Raises:
+            InvalidPlanError: a method or a duration is invalid. :meth:`aggregate` raises it for a result that is unknown or
+                cannot be interpolated, and for windows that cannot be filled: they must be tumbling, sliding, cumulating or
+                calendar windows of event time, with declared aggregates and the default trigger.
+
+        Examples:
+            >>> keyed.window(pst.tumbling("1 hour")).fill("last", {"n": "zero"}, max_gap="1 day")  # doctest: +SKIP
+        """
+        return replace(self, windowing=replace(self.windowing, fill=Fill.of(method, results, max_gap)))
+
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.
 
@@ -137,7 +166,7 @@ class WindowedStream(WindowedEvents):
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
-        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
+        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self.result_columns(schema)})
 
     def options(self, **options: Unpack[Options]) -> Self:
         """Set options of the query; a later call overrides an earlier one.
@@ -210,7 +239,7 @@ class WindowedStream(WindowedEvents):
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None
         if function is not None:
-            results = self._results(self._needed(schema, "then"))
+            results = self.result_columns(self._needed(schema, "then"))
         request = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, request)
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
@@ -368,7 +397,7 @@ class WindowedStream(WindowedEvents):
         accumulators: pa.Schema | None = None,
     ) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
@@ -421,7 +450,7 @@ class WindowedStream(WindowedEvents):
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
@@ -455,7 +484,7 @@ class WindowedStream(WindowedEvents):
     def _columns(self, schema: Schema) -> pa.Schema:
         return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
 
-    def _results(self, schema: Schema) -> pa.Schema:
+    def result_columns(self, schema: Schema) -> pa.Schema:
         """Return the checked result columns, which follow the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)

@@ -115,6 +115,7 @@ def _zones(plan: WindowPlan) -> list[str]:
 def _event_time(plan: WindowPlan) -> list[str]:
     lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
     late = f"late rows go to the output {_tags(plan.late_tags)}" if plan.late_tag else "late rows are counted and dropped"
+    late = late if plan.operator.capabilities.late_rows else "no row is late"
     invalid = (
         f"rows without event time go to the output {_tags(plan.invalid_tags)}"
         if plan.invalid_tag

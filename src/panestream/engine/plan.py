@@ -346,6 +346,7 @@ class Capabilities:
         fires_once: whether a window fires once, at the watermark, in the same micro-batch for all keys.
         fires_by_time: whether a window that gets no more rows is sure to fire by its end. None if user code decides.
         late_by_time: how far the watermark is past a row's own time when the row becomes late. None if its windows decide.
+        late_rows: whether rows can be late at all.
         evicts: whether an evictor takes rows out of windows, so that the state no longer has them.
         no_firings: why rows cannot have firing columns, or None if they can.
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
@@ -362,6 +363,7 @@ class Capabilities:
     fires_once: bool = False
     fires_by_time: bool | None = True
     late_by_time: int | None = None
+    late_rows: bool = True
     evicts: bool = False
     no_firings: str | None = None
     no_changelog: str | None = None

@@ -17,6 +17,7 @@ from panestream.engine.operators.accumulating.operator import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
 from panestream.engine.operators.counts import counts_rule
 from panestream.engine.operators.look_back.operator import look_back_rule
+from panestream.engine.operators.panes.filling import FilledPaneSpec, filled_panes_rule
 from panestream.engine.operators.panes.operator import PaneSpec, panes_rule
 from panestream.engine.operators.predicates import predicates_rule
 from panestream.engine.operators.rolling.operator import rolling_rule
@@ -68,6 +69,8 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
             f"split_distinct cannot combine the parts of {', '.join(map(repr, others))} with count_distinct, only count, sum, "
             f"min and max. Replace a mean by sum and count, and compute other aggregates in another query"
         )
+    if isinstance(operator, FilledPaneSpec):
+        raise InvalidPlanError("split_distinct and fill do not go together: leave one of them out, or fill the stored results")
     if not isinstance(operator, PaneSpec) or not operator.capabilities.fires_once or operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
             "split_distinct combines a window when it fires in all key groups at once. It needs tumbling, sliding or "
@@ -77,7 +80,7 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
     return Split(parts, by, {one.name: _TOGETHER[type(one)] for one in aggregates})
 
 
-COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule, rolling_rule)
+COLUMNS_ONLY: Sequence[Rule] = (filled_panes_rule, look_back_rule, predicates_rule, rolling_rule)
 """Rules for windows that no other operator runs. They come first and refuse queries that they cannot run."""
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Rules tried in turn; the first that recognises the windows and the function decides."""

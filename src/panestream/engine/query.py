@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.triggers import DeltaTrigger, Trigger
 from panestream.windowing.triggers.composition import all_parts
 
@@ -20,6 +21,7 @@ class WindowSpec:
         evictor: the evictor, or None to keep all elements.
         every_firing: whether every single firing is wanted, which only the row operator provides.
         pickled_state: whether state may store values without columns as pickles.
+        fill: how windows without rows are filled, or None if they are not emitted.
     """
 
     assigner: WindowAssigner
@@ -28,6 +30,7 @@ class WindowSpec:
     allowed_lateness: int = 0
     every_firing: bool = False
     pickled_state: bool = False
+    fill: Fill | None = None
 
     @property
     def firing_trigger(self) -> Trigger:

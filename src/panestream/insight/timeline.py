@@ -360,6 +360,15 @@ class Timeline:
 
     Attributes:
         layouts: the contents and their positions, one for each query.
+
+    Examples:
+        >>> import panestream as pst
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, traced=True)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> pst.tools.timeline(harness).svg()[:4]
+        '<svg'
     """
 
     def __init__(self, layouts: tuple[Layout, ...], titles: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, make_dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,7 @@ from panestream.jobs.schema import (
     array,
     boolean,
     choice,
+    duration,
     expect,
     identifier,
     integer,
@@ -61,6 +63,8 @@ def _reader_of(hint: Any, argument: str) -> Reader:
         return identifier
     if kinds == {int}:
         return _COUNT
+    if kinds == {timedelta, str}:
+        return duration(zero=False)
     if kinds <= {int, float, Decimal}:
         return number
     raise TypeError(

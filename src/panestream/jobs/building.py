@@ -105,6 +105,9 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
         windowed = _at_key(loaded, ("window",), partial(keyed.window, job.window.assigner))
     if job.firing is not None:
         windowed = _at_key(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
+    if job.fill is not None:
+        own = job.fill
+        windowed = _at_key(loaded, ("fill",), partial(windowed.fill, own.method, own.results, max_gap=own.max_gap))
     if job.allowed_lateness is not None:
         windowed = windowed.allowed_lateness(job.allowed_lateness)
     windowed = _spread(loaded, windowed)

@@ -139,7 +139,18 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
     return replace(document, data=data)
 
 
-_OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "every_firing", "top", "keep")
+_OF_WINDOWS = (
+    "window",
+    "windows",
+    "firing",
+    "fill",
+    "allowed_lateness",
+    "with_firing",
+    "changelog",
+    "every_firing",
+    "top",
+    "keep",
+)
 
 _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
 """Kinds of windows whose slices can become tiles."""
@@ -268,6 +279,8 @@ def _check_windows(job: Job, place: DocumentPlace) -> None:
         place.at("windows", next(iter(job.windows))).note("[window] and [windows.LABEL] exclude each other: keep one of them")
     if job.left is not None:
         _check_windows_of_two(job, place)
+    if job.fill is not None and (job.left is not None or not job.aggregate):
+        place.at("fill").note("is for the aggregates of one stream, [aggregate]: leave it out")
     looking_back = [spec.type == LOOK_BACK for _, spec in job.every_window]
     if job.keep is not None and not any(looking_back):
         place.at("keep").note("is for look-backs, whose results belong to rows. Windows do not have a row")

@@ -36,6 +36,7 @@ from panestream.jobs.sinks import Sinks
 from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
 from panestream.jobs.windows import ROLLING, FiringSection, WindowSection
 from panestream.windowing.assigners.rolling import AS_OF
+from panestream.windowing.fill import METHODS
 from panestream.windowing.time import to_micros
 
 
@@ -50,6 +51,21 @@ class TopSection(Section):
 
     n: int = setting(integer(1))
     by: str = setting(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillSection(Section):
+    """``[fill]``: also emits windows without rows, for each key that has had rows.
+
+    Attributes:
+        method: "zero" for counts and sums, "null", "last" for the values of the last window with rows, or "linear" between two.
+        results: other methods for single results, by their names.
+        max_gap: how long after its last window with rows a key is filled, by default forever.
+    """
+
+    method: str = setting(choice(*METHODS))
+    results: Mapping[str, str] = setting(table(text, choice(*METHODS)), {})
+    max_gap: str | None = setting(duration(zero=False), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +140,7 @@ _HOMES: Mapping[str, type[Section]] = {
     "watermark": Watermark,
     "window": WindowSection,
     "firing": FiringSection,
+    "fill": FillSection,
     "top": TopSection,
     "trigger": TriggerSection,
     "metrics": Metrics,
@@ -170,6 +187,7 @@ class Job(Section):
     window: WindowSection | None = setting(section(WindowSection), None)
     windows: Mapping[str, WindowSection] = setting(table(text, section(WindowSection)), {})
     firing: FiringSection | None = setting(section(FiringSection), None)
+    fill: FillSection | None = setting(section(FillSection), None)
     aggregate: tuple[AggregateSection, ...] = setting(aggregates, ())
     panes: tuple[AggregateSection, ...] = setting(aggregates, ())
     join: Join | None = setting(section(Join), None)

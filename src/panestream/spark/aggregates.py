@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from panestream.windowing import aggregates as agg
-from panestream.windowing.foreign_names import AGGREGATES, QUANTILES
+from panestream.windowing.foreign_names import AGGREGATES, OF_TWO, QUANTILES
 
-_OTHERS = ("histogram", "top_k", "weighted_mean", "user")
+_OTHERS = (
+    *("decayed_mean", "decayed_sum", "entropy", "histogram", "hll_sketch", "increase", "ohlc", "percentile", "rate"),
+    *("theta_sketch", "time_weighted_mean", "top_k", "user", "weighted_mean"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,14 +28,10 @@ class Translation:
     recipe: agg.Aggregate
 
 
-_OF_TWO = ("max_by", "min_by")
 _OF_ONE: dict[str, Callable[..., agg.Aggregate]] = {
-    **{name: getattr(agg, here) for name, here in AGGREGATES.items() if name not in _OF_TWO},
-    "bool_and": agg.min,
-    "bool_or": agg.max,
-    "every": agg.min,
-    "some": agg.max,
+    name: getattr(agg, here) for name, here in AGGREGATES.items() if name not in OF_TWO
 }
+_SKETCHES: dict[str, Callable[..., agg.Aggregate]] = {"hll_sketch_agg": agg.hll_sketch, "theta_sketch_agg": agg.theta_sketch}
 
 
 def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation]:
@@ -51,15 +50,30 @@ def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation
     distinct = "DISTINCT " if name != function else ""
     if function == "count" and arguments in (["1"], ["*"]):
         yield Translation("count(1)", agg.count())
-    elif len(arguments) == 1 and function == "count_if":
-        condition = quote(arguments[0])
-        yield Translation(f"count_if({condition})", agg.sum(f"if({condition}, 1L, 0L)"))
     elif len(arguments) == 1 and function in _OF_ONE:
         yield Translation(f"{name}({distinct}{quote(arguments[0])})", _OF_ONE[function](arguments[0]))
         if _OF_ONE[function] in (agg.first, agg.last):  # Spark gives both the same name
             yield Translation(f"{name}({quote(arguments[0])}, true)", _OF_ONE[function](arguments[0], ignore_nulls=True))
-    elif len(arguments) == 2 and function in _OF_TWO:
+    elif len(arguments) == 2 and function in OF_TWO:
         yield Translation(f"{name}({', '.join(map(quote, arguments))})", getattr(agg, function)(*arguments))
+    elif len(arguments) == 3 and function == "percentile" and arguments[2] == "1":  # the third is the frequency
+        yield from _percentiles(arguments[0], quote(arguments[0]), arguments[1])
+    elif len(arguments) == 2 and function in _SKETCHES and arguments[1].isdecimal():
+        recipe = _SKETCHES[function](arguments[0], int(arguments[1]))
+        yield Translation(f"{name}({quote(arguments[0])}, {arguments[1]})", recipe)
+
+
+def _percentiles(expr: str, column: str, shares: str) -> Iterator[Translation]:
+    several = re.fullmatch(r"array\((.*)\)", shares)
+    given = [share.strip() for share in (several[1] if several else shares).split(",")]
+    if not all(re.fullmatch(r"[\d.]+(E-?\d+)?", share) for share in given):
+        return
+    numbers = [float(share) for share in given]
+    recipe = agg.percentiles(expr, numbers) if several else agg.percentile(expr, numbers[0])
+    # Spark's names show neither whether shares are doubles, as from Python, nor whether the frequency is an int.
+    for kind, frequency in (("D", ", 1"), ("", "")):
+        texts = ", ".join(f"{share}{kind}" for share in given)
+        yield Translation(f"percentile({column}, {f'array({texts})' if several else texts}{frequency})", recipe)
 
 
 def _call(text: str) -> tuple[str, list[str]] | None:
@@ -101,7 +115,7 @@ def instead_of(text: str) -> str:
         return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
     if function == "count" and arguments in (["1"], ["*"]):
         arguments = []
-    inputs = arguments[:2] if function in _OF_TWO else arguments[:1]
+    inputs = arguments[:2] if function in OF_TWO else arguments[:1]
     return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(name_of_input) for name_of_input in inputs)}){alias})"
 
 
@@ -125,11 +139,11 @@ def _known() -> str:
 
 
 def _quantile(function: str, arguments: list[str]) -> str:
-    share = "0.5" if function == "median" or len(arguments) < 2 else arguments[1]
+    share = "0.5" if len(arguments) < 2 else arguments[1]
     several = re.fullmatch(r"array\((.*)\)", share)
     if several is not None:
-        return f"agg.approx_quantiles({arguments[0]!r}, [{several[1]}])"
-    return f"agg.approx_quantile({arguments[0]!r}, {share})"
+        return f"agg.{QUANTILES[function]}s({arguments[0]!r}, [{several[1]}])"
+    return f"agg.{QUANTILES[function]}({arguments[0]!r}, {share})"
 
 
 def _arguments(text: str) -> list[str] | None:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.panes import EvenGrid, EvenWindows
 from panestream.engine.operators.panes.arriving import PARTIALS
+from panestream.engine.operators.panes.filling import FilledPaneSpec
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
@@ -32,6 +33,9 @@ _MAX_EXPRESSIONS = 100
 def reducible(plan: WindowPlan) -> bool:
     """Return whether Spark itself can reduce the rows of a batch."""
     spec = plan.operator
+    if isinstance(spec, FilledPaneSpec):
+        # Only reports have the newest time of all key groups, until which windows without rows are emitted.
+        return False
     names = _names(spec) if isinstance(spec, PaneSpec) else []
     if isinstance(spec, PaneSpec) and len(spec.aggregation.partial_schema) > _MAX_EXPRESSIONS:
         return False

@@ -21,7 +21,7 @@ from panestream.testing.results import LateElement, WindowResult, late_element, 
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.tracing.texts import TraceTexts
 from panestream.windowing.aggregates.base import Aggregate
-from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners import RollingWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -59,6 +59,11 @@ class ColumnTestHarness(ReprHtml):
         """
         if not runs_on_columns_only(assigner):
             raise InvalidPlanError(f"{assigner!r} run row by row, too: take a WindowTestHarness for them")
+        if isinstance(assigner, RollingWindows):
+            raise InvalidPlanError(
+                f"{assigner!r} change the values of a key, and no window of a row fires: test them with pst.testing.simulate, or "
+                "as a batch on Spark"
+            )
         self._columns = schema_of(columns)
         self._looks_back = look_backs_of(assigner) is not None
         self._plan = _plan_of(assigner, [aggregate] if isinstance(aggregate, Aggregate) else list(aggregate), self._columns)

@@ -39,7 +39,19 @@ from panestream.windowing.windows import Window
 
 
 class Snapshot(NamedTuple):
-    """The state at one moment, for :meth:`WindowTestHarness.restore`."""
+    """The state at one moment, for :meth:`WindowTestHarness.restore`.
+
+    Examples:
+        >>> import panestream as pst
+        >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> saved = harness.snapshot()
+        >>> harness.process_element(9, "5 seconds", key="ann")
+        >>> harness.restore(saved)
+        >>> harness.end_of_input()
+        >>> [result.value for result in harness.extract_output()]
+        [3]
+    """
 
     values: dict[tuple[str, int], bytes]
     watermarks: Mapping[str, Any] | None = None

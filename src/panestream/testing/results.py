@@ -11,7 +11,17 @@ _WORDS = TraceTexts(in_microseconds=True)
 
 
 class WindowResult(NamedTuple):
-    """A result with its key, its window, and its timestamp (the last instant of the window)."""
+    """A result with its key, its window, and its timestamp (the last instant of the window).
+
+    Examples:
+        >>> import panestream as pst
+        >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> result = harness.extract_output()[0]
+        >>> result.key, result.value
+        ('ann', 3)
+    """
 
     key: Any
     window: Window
@@ -20,7 +30,17 @@ class WindowResult(NamedTuple):
 
 
 class LateElement(NamedTuple):
-    """A late element with its key and event time."""
+    """A late element with its key and event time.
+
+    Examples:
+        >>> import panestream as pst
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, side_output_late_data=True)
+        >>> harness.process_watermark("1 minute")
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.extract_late_elements()
+        [LateElement(key='ann', timestamp=00:00:05, value=3)]
+    """
 
     key: Any
     timestamp: int

@@ -153,6 +153,15 @@ class Trace:
         watched: whether events were recorded as they happened. If False, the trace was built from a state, without history.
         merges: whether windows that meet become one, as sessions do.
         fires_by_time: whether a window that gets no further rows fires once more, by its end. None if user code decides.
+
+    Examples:
+        >>> import panestream as pst
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, traced=True)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> [element.value for element in harness.trace().elements]
+        [3]
     """
 
     elements: tuple[TracedElement, ...]

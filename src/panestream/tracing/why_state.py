@@ -57,6 +57,8 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
 
 def _without_windows(known: KnownState) -> str:
     """Return why the windows of a row are unknown."""
+    if not known.plan.operator.capabilities.late_rows:
+        return "There are no windows: a function gets each row when it comes. .user_state and .timers have its state and timers."
     if not known.plan.operator.capabilities.has_windows:
         return "This query does not have windows: a row joins the rows of the other stream in the interval around it."
     if known.plan.operator.capabilities.late_by_time is not None:
@@ -68,6 +70,8 @@ def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
     plan = known.plan
     if plan.operator.capabilities.late_by_time is not None:
         return [_verdict_by_time(known, facts, plan.operator.capabilities.late_by_time)]
+    if not plan.operator.capabilities.late_rows:
+        return [["Such a row is never late."]]
     if follows_rows(plan):
         return [["Such a row is never late: these windows are of no time."]]
     if not plan.assigner.is_event_time:

@@ -18,7 +18,12 @@ from panestream.windowing.windows import Window
 
 
 class TimestampedValue(NamedTuple):
-    """An element and its event time in microseconds. Flink: ``TimestampedValue``."""
+    """An element and its event time in microseconds. Flink: ``TimestampedValue``.
+
+    Examples:
+        >>> TimestampedValue(5, 1_000_000).value
+        5
+    """
 
     value: Any
     timestamp: int
@@ -29,7 +34,22 @@ Elements = Sequence[TimestampedValue]
 
 
 class EvictorContext(Protocol):
-    """The watermark and the clock for an evictor. Flink: ``Evictor.EvictorContext``."""
+    """The watermark and the clock for an evictor. Flink: ``Evictor.EvictorContext``.
+
+    Examples:
+        >>> import panestream as pst
+        >>> class BeforeWatermark(pst.evictors.Evictor):
+        ...     def evict_before(self, elements, size, window, ctx):
+        ...         return [each for each in elements if each.timestamp <= ctx.get_current_watermark()]
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> def count(key, window, rows):
+        ...     return [len(rows)]
+        >>> harness = pst.testing.WindowTestHarness(minutes, evictor=BeforeWatermark(), apply=count)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.process_watermark("1 minute")
+        >>> [result.value for result in harness.extract_output()]
+        [1]
+    """
 
     def get_current_watermark(self) -> int:
         """Return the watermark in microseconds."""

@@ -32,9 +32,17 @@ AGGREGATES = {
     "approx_count_distinct": "approx_count_distinct",
     "array_agg": "collect_list",
     "avg": "avg",
+    "bool_and": "bool_and",
+    "bool_or": "bool_or",
     "collect_list": "collect_list",
+    "collect_set": "collect_set",
+    "corr": "corr",
     "count": "count",
     "count distinct": "count_distinct",
+    "count_if": "count_if",
+    "covar_pop": "covar_pop",
+    "covar_samp": "covar_samp",
+    "every": "bool_and",
     "first": "first",
     "first_value": "first",
     "last": "last",
@@ -44,6 +52,12 @@ AGGREGATES = {
     "mean": "mean",
     "min": "min",
     "min_by": "min_by",
+    "median": "median",
+    "mode": "mode",
+    "regr_intercept": "regr_intercept",
+    "regr_r2": "regr_r2",
+    "regr_slope": "regr_slope",
+    "some": "bool_or",
     "std": "stddev",
     "stddev": "stddev",
     "stddev_samp": "stddev",
@@ -52,8 +66,15 @@ AGGREGATES = {
     "variance": "var",
 }
 """Spark's aggregate functions that ``agg`` also has, with their names there."""
-QUANTILES = ("approx_percentile", "median", "percentile", "percentile_approx", "percentile_cont")
-"""Spark's functions for quantiles, which ``agg`` computes as sketches."""
+OF_TWO = ("corr", "covar_pop", "covar_samp", "max_by", "min_by", "regr_intercept", "regr_r2", "regr_slope")
+"""Aggregates of two columns."""
+QUANTILES = {
+    "approx_percentile": "approx_quantile",
+    "percentile": "percentile",
+    "percentile_approx": "approx_quantile",
+    "percentile_cont": "percentile",
+}
+"""Spark's functions for quantiles, with the function of ``agg`` for one; its name with ``s`` takes several."""
 
 _HOUR = "TumblingEventTimeWindows.of('1 hour')"
 _START = "start(main=ParquetSink('out/main'), checkpoint='checkpoint')"
@@ -80,10 +101,9 @@ _MODE = (
     "key and window"
 )
 _OF_SPARK = "it belongs to Spark's own query: write query.query.{name}()"
-_QUANTILE = "write agg.approx_quantile('price', 0.5), or agg.approx_quantiles('price', [0.5, 0.9]) for several"
 _NO_WINDOWS = "an interval join does not have windows. Write .between('-1 hour', '0 seconds').pairs()"
 
-_GIVEN = {"count": "", "max_by": "'page', 'price'", "min_by": "'page', 'price'"}
+_GIVEN = {"count": "", **dict.fromkeys(OF_TWO, "'page', 'price'"), "count_if": "'price > 100'"}
 """The arguments of aggregates that do not take a single column."""
 _REWRITERS = (
     *("filter", "where", "select", "select_expr", "with_column", "with_columns", "with_column_renamed", "drop", "na"),
@@ -128,8 +148,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "WindowedStream": {
         **_each(_REWRITERS, _ROWS_BEFORE),
         **{name: f"write .aggregate(agg.{here}({_GIVEN.get(here, repr('price'))}))" for name, here in AGGREGATES.items()},
-        **_each(QUANTILES, "write .aggregate(agg.approx_quantile('price', 0.5))"),
-        "collect_set": "write .aggregate(agg.collect_list('page')), or agg.count_distinct('page')",
+        **{name: f"write .aggregate(agg.{here}('price', 0.5))" for name, here in QUANTILES.items()},
         "agg": Same("aggregate"),
         "apply_in_arrow": Same("apply_arrow"),
         "output_mode": f".trigger(...) says when windows fire; {_MODE}",
@@ -161,13 +180,22 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "agg": {
         **{name.replace(" ", "_"): Same(here) for name, here in AGGREGATES.items()},
-        **_each(QUANTILES, _QUANTILE),
-        "collect_set": "write agg.collect_list('page') and array_distinct(...) over the result, or agg.count_distinct('page')",
-        "sum_distinct": "write agg.collect_list('price') and sum over array_distinct(...) of the result",
+        **{
+            name: f"write agg.{here}('price', 0.5), or agg.{here}s('price', [0.5, 0.9]) for several"
+            for name, here in QUANTILES.items()
+            if name != here
+        },
+        **_each(("hll_sketch_agg", "approx_distinct"), "write agg.hll_sketch('page')"),
+        "theta_sketch_agg": "write agg.theta_sketch('page')",
+        **_each(
+            [f"kll_sketch_agg_{kind}" for kind in ("bigint", "double", "float")],
+            "its sketches differ from run to run, so a repeated micro-batch would change results: write "
+            "agg.approx_quantiles('price', [0.5, 0.9]), or agg.percentiles(...) for exact values",
+        ),
+        "sum_distinct": "write agg.collect_set('price') and sum over the result",
         "stddev_pop": "agg.stddev('price') is that of a sample",
         "var_pop": "agg.var('price') is that of a sample",
         **_each(("col", "column", "expr"), "write the text itself, agg.sum('price * quantity'), or a Column of PySpark's"),
-        "mode": "write agg.top_k('page', 1)",
     },
     "panestream": {
         **{name: f"write pst.agg.{here}({_GIVEN.get(here, repr('price'))})" for name, here in AGGREGATES.items()},
@@ -339,6 +367,7 @@ def advised(advise: Callable[[dict[str, Any]], str]) -> Callable[[Callable[P, R]
 
 __all__ = [
     "AGGREGATES",
+    "OF_TWO",
     "QUANTILES",
     "ForeignNamesOfClass",
     "Same",

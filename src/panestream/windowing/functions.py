@@ -27,7 +27,24 @@ class WindowFunction(ABC):
 
 
 class WindowContext(Protocol):
-    """The context of a process function. Flink: ``ProcessWindowFunction.Context``."""
+    """The context of a process function. Flink: ``ProcessWindowFunction.Context``.
+
+    Examples:
+        >>> import panestream as pst
+        >>> class Crowded(pst.ProcessWindowFunction):
+        ...     def process(self, key, context, elements):
+        ...         if len(elements) > 1:
+        ...             context.output("many", key)
+        ...         yield context.window().end
+        >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), process=Crowded())
+        >>> for price in (3, 8):
+        ...     harness.process_element(price, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> [result.value for result in harness.extract_output()]
+        [60000000]
+        >>> [result.value for result in harness.extract_side_output("many")]
+        ['ann']
+    """
 
     def window(self) -> Window:
         """Return the window that fires."""
@@ -52,7 +69,20 @@ class WindowContext(Protocol):
 
 
 class ProcessWindowFunction(ABC):
-    """Processes all elements of a firing window, with a context. Flink: ``ProcessWindowFunction``."""
+    """Processes all elements of a firing window, with a context. Flink: ``ProcessWindowFunction``.
+
+    Examples:
+        >>> import panestream as pst
+        >>> class Spread(pst.ProcessWindowFunction):
+        ...     def process(self, key, context, elements):
+        ...         yield max(elements) - min(elements)
+        >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), process=Spread())
+        >>> for price in (3, 8):
+        ...     harness.process_element(price, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> [result.value for result in harness.extract_output()]
+        [5]
+    """
 
     @abstractmethod
     def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:

@@ -37,7 +37,12 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GlobalWindow:
-    """The one window that contains everything and never ends. Flink: ``GlobalWindow``."""
+    """The one window that contains everything and never ends. Flink: ``GlobalWindow``.
+
+    Examples:
+        >>> GlobalWindow() == GlobalWindow()
+        True
+    """
 
     def max_timestamp(self) -> int:
         """Return the end of time, which only the final watermark reaches."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ProcessRows, ReduceRows, RowPlan
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
@@ -65,6 +65,7 @@ def _add(batch: MicroBatch, step: Step) -> None:
 def json_plan_of(scenario: Scenario) -> RowPlan:
     """Return the plan of a scenario with results as JSON text of any type."""
     plan = plan_of(scenario)
+    assert not isinstance(plan.function, ProcessRows)
     return replace(plan, function=_as_json(plan.function), element_type=None)
 
 

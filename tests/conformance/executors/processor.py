@@ -13,6 +13,7 @@ from pyspark.sql.types import Row
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
+from panestream.engine.operators.row.contents import ProcessRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.storage import payload
@@ -101,6 +102,7 @@ class ProcessorExecutor:
 
 def _plan_of(scenario: Scenario) -> WindowPlan:
     row_plan = json_plan_of(scenario)
+    assert not isinstance(row_plan.function, ProcessRows)
     return WindowPlan(
         keys=("key",),
         key_schema=_KEYS,

@@ -9,8 +9,10 @@ import sys
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates.pairs import OfPair
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,110 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
             return quantile(present, recipe.probability) if present else None
         case agg.ApproxQuantiles():
             return [quantile(present, p) for p in recipe.probabilities] if present else None
+        case agg.CountIf():
+            return sum(v is True for v in values)
+        case agg.BoolAnd():
+            return all(present) if present else None
+        case agg.BoolOr():
+            return any(present) if present else None
+        case agg.Ohlc():
+            return ohlc([r.values[recipe.expr] for r in sorted(rows, key=when) if r.values[recipe.expr] is not None])
+        case agg.Mode():
+            return most_frequent(present)
+        case agg.Entropy():
+            shares = [n / len(present) for n in frequencies(present).values()]
+            return -sum(share * math.log2(share) for share in shares) + 0.0 if present else None
+        case agg.CollectSet():
+            return sorted((math.nan if k == ("NaN",) else k[0] for k in frequencies(present)), key=order)
+        case agg.Median():
+            return quantile(present, 0.5) if present else None
+        case agg.Percentile():
+            return quantile(present, recipe.probability) if present else None
+        case agg.Percentiles():
+            return [quantile(present, p) for p in recipe.probabilities] if present else None
+        case OfPair():
+            return of_pairs(recipe, [tuple(map(float, values_of(r, recipe))) for r in rows if None not in values_of(r, recipe)])
+        case agg.Increase() | agg.Rate() | agg.TimeWeightedMean():
+            return over_time(
+                recipe,
+                [(r.time, float(r.values[recipe.expr])) for r in sorted(rows, key=when) if r.values[recipe.expr] is not None],
+            )
+        case agg.DecayedSum() | agg.DecayedMean():
+            return decayed(recipe, [(r.time, float(r.values[recipe.expr])) for r in rows if r.values[recipe.expr] is not None])
         case agg.User():
             return recipe.written.naive(sorted(rows, key=lambda r: (r.pane, r.arrival)), recipe.exprs)
     raise AssertionError(recipe)
+
+
+def ohlc(values):
+    if not values:
+        return None
+    high, low = max(values, key=order), min(values, key=order)
+    return {"open": values[0], "high": tidy(high), "low": tidy(low), "close": values[-1]}
+
+
+def frequencies(values):
+    found = {}
+    for value in values:
+        key = plain_key((value,))
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def most_frequent(values):
+    found = frequencies(values)
+    tied = [math.nan if key == ("NaN",) else key[0] for key, n in found.items() if n == max(found.values())]
+    return min(tied, key=order) if tied else None
+
+
+def of_pairs(recipe, pairs):
+    """Return a statistic of pairs of finite numbers, computed exactly."""
+    n = len(pairs)
+    if not n:
+        return None
+    xs, ys = ([Fraction(value) for value in column] for column in zip(*pairs, strict=True))
+    x, y = sum(xs) / n, sum(ys) / n
+    xx, yy = sum((v - x) ** 2 for v in xs), sum((v - y) ** 2 for v in ys)
+    co = sum((v - x) * (w - y) for v, w in zip(xs, ys, strict=True))
+    match recipe:
+        case agg.CovarPop():
+            return float(co / n)
+        case agg.CovarSamp():
+            return float(co / (n - 1)) if n > 1 else None
+        case agg.Corr():
+            return float(co) / math.sqrt(xx) / math.sqrt(yy) if xx and yy else None
+        case agg.RegrSlope():
+            return float(co / yy) if yy else None
+        case agg.RegrIntercept():
+            return float(x - co / yy * y) if yy else None
+        case agg.RegrR2():
+            return (float(co / yy * co / xx) if xx else 1.0) if yy else None
+    raise AssertionError(recipe)
+
+
+def over_time(recipe, points):
+    """Return what a counter or a value did between its first and last point, given in order."""
+    if not points:
+        return None
+    span = points[-1][0] - points[0][0]
+    steps = [(later - time, value, then) for (time, value), (later, then) in pairwise(points)]
+    grown = float(sum(then if then < value else then - value for _, value, then in steps))
+    match recipe:
+        case agg.Increase():
+            return grown if steps else None
+        case agg.Rate():
+            return grown / (span / 1_000_000) if span else None
+    areas = [micros * (value if recipe.between == "last" else (value + then) / 2) for micros, value, then in steps if micros]
+    return sum(areas) / span if span else points[-1][1]
+
+
+def decayed(recipe, points):
+    if not points:
+        return None
+    latest = max(time for time, _ in points)
+    factors = [2.0 ** (-(latest - time) / recipe.micros) for time, _ in points]
+    total = sum(v * factor if math.isfinite(v) else v for (_, v), factor in zip(points, factors, strict=True))
+    return total / sum(factors) if isinstance(recipe, agg.DecayedMean) else total
 
 
 def values_of(row, recipe):

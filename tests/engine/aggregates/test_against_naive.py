@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from panestream.engine.aggregates import Aggregation, counts, lists, quantiles, sketches
 from panestream.engine.kernels import grouping, ranges
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates.pairs import OfPair
 from tests.costs import random_cases
 from tests.engine.aggregates import naive
 from tests.engine.aggregates.naive import Row
@@ -58,6 +59,9 @@ VALUES = {
     "time": st.datetimes(datetime(1960, 1, 1), datetime(2040, 1, 1), timezones=st.just(timezone.utc)),
 }
 NUMERIC = [n for n, t in TYPES.items() if pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t)]
+PAIRED = ["tiny", "int", "weight", "short_dec"]
+"""Numbers of moderate size, of which no statistic of pairs is ill-conditioned."""
+HALF_LIVES = ["1 microsecond", "7 microseconds", "2 seconds"]
 KEYS = {
     "none": ([], []),
     "int": ([pa.int64()], [st.integers(0, 3)]),
@@ -130,7 +134,25 @@ def recipes():
         st.builds(agg.approx_quantile, numeric, shares),
         st.builds(agg.approx_quantiles, numeric, st.lists(shares, min_size=1, max_size=3)),
         st.just(agg.user(Story(), "text", "int")),
+        *more_recipes(numeric, anything, shares),
     )
+
+
+def more_recipes(numeric, anything, shares):
+    """Return the aggregates of flags, frequencies, pairs, points, decay and ohlc."""
+    moderate, flags = st.sampled_from([n for n in NUMERIC if n != "huge"]), st.just("flag")
+    pairs = [agg.covar_samp, agg.covar_pop, agg.corr, agg.regr_slope, agg.regr_intercept, agg.regr_r2]
+    return [
+        *(st.builds(function, flags) for function in (agg.count_if, agg.bool_and, agg.bool_or)),
+        *(st.builds(function, anything) for function in (agg.ohlc, agg.mode, agg.entropy, agg.collect_set)),
+        st.builds(agg.median, numeric),
+        st.builds(agg.percentile, numeric, shares),
+        st.builds(agg.percentiles, numeric, st.lists(shares, min_size=1, max_size=3)),
+        *(st.builds(function, st.sampled_from(PAIRED), st.sampled_from(PAIRED)) for function in pairs),
+        *(st.builds(function, moderate) for function in (agg.increase, agg.rate)),
+        st.builds(agg.time_weighted_mean, moderate, st.sampled_from(["last", "linear"])),
+        *(st.builds(function, numeric, st.sampled_from(HALF_LIVES)) for function in (agg.decayed_sum, agg.decayed_mean)),
+    ]
 
 
 @st.composite
@@ -214,6 +236,18 @@ def check(aggregation, table, rows):
     assert sum(table["rows"].to_pylist()) == rows
 
 
+def scale_of(recipe, rows):
+    """Return the size of numbers whose rounding errors a result may have."""
+    sizes = []
+    for expr in recipe.inputs:
+        numbers = [abs(float(r.values[expr] or 0)) for r in rows] if expr in NUMERIC else []
+        sizes.append(max([1.0, *(n for n in numbers if math.isfinite(n))]))
+    if isinstance(recipe, (agg.Var, OfPair)):
+        return math.prod(sizes * 2 if isinstance(recipe, agg.Var) else sizes)
+    # Seconds in microseconds: a rate is a million times the increase per microsecond.
+    return (sizes or [1.0])[0] * (1e6 if isinstance(recipe, agg.Rate) else 1)
+
+
 @pytest.mark.parametrize("layout", ["auto", "dense", "sparse"])
 @pytest.mark.parametrize(("ranked", "sketched"), [(False, False), (True, True), (False, True)])
 @settings(max_examples=random_cases(60), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
@@ -240,13 +274,7 @@ def test_results_of_windows_equal_the_naive_definition(layout, ranked, sketched,
     assert found.keys() == expected.keys()
     for pair, results in expected.items():
         for recipe, value, actual in zip(recipes_, results, found[pair], strict=True):
-            numbers = (
-                [abs(float(r.values[recipe.inputs[0]] or 0)) for r in rows]
-                if recipe.inputs and recipe.inputs[0] in NUMERIC
-                else []
-            )
-            scale = max([1.0, *(n for n in numbers if math.isfinite(n))])
-            assert naive.same(actual, value, scale * scale if isinstance(recipe, agg.Var) else scale), (
+            assert naive.same(actual, value, scale_of(recipe, rows)), (
                 recipe,
                 pair,
                 actual,

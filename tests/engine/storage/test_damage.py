@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
@@ -96,6 +97,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "panes": lambda: plan_declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
     "panes, late firings": lambda: plan_declared(windows(SLIDING), with_firing=True, changelog=True),
     "panes, purging": lambda: plan_declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
+    "panes, filled": lambda: plan_declared(replace(windows(SLIDING), fill=Fill("last"))),
     "panes by the clock": lambda: plan_declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
     "accumulating panes": lambda: plan_function(windows(SLIDING)),
     "sessions": lambda: plan_declared(windows(SESSIONS)),

@@ -73,6 +73,13 @@ class Firings(pst.ProcessWindowFunction):
         },
         {"assigner": pst.LookBackWindows.of("1 minute"), "aggregate": pst.agg.sum("n"), "columns": {"n": "int64"}},
         {
+            "assigner": pst.rolling({"1m": "1 minute", "ever": None}, every="10 seconds"),
+            "aggregate": [pst.agg.count(), pst.agg.sum("n")],
+            "columns": {"n": "int64"},
+            "allowed_lateness": "20 seconds",
+            "side_output_late_data": True,
+        },
+        {
             "assigner": pst.PredicateWindows.of(start="on", end="off"),
             "aggregate": [pst.agg.count(), pst.agg.sum("n")],
             "columns": {"n": "double", "on": "bool", "off": "bool"},
@@ -95,6 +102,7 @@ class Firings(pst.ProcessWindowFunction):
         "clock",
         "global",
         "look-backs",
+        "rolling values",
         "predicates",
         "closed by a row",
         "no columns",

@@ -27,7 +27,7 @@ from panestream.engine.kernels.columns import (
 )
 from panestream.engine.kernels.grouping import LARGEST, Groups
 from panestream.engine.kernels.ordering import order_codes, stable_order
-from panestream.engine.kernels.ranges import Ranges, State
+from panestream.engine.kernels.ranges import Ranges, SparseRanges, State
 from panestream.windowing.aggregates import CollectList, TopK
 
 
@@ -81,7 +81,12 @@ class PartialList(PartialAggregate):
         return [list_of(values.take(indices), lengths), list_of(array_of(times[order], pa.int64()), lengths)]
 
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        ranges = sparse(ranges)
+        values, _, items, lengths = self.in_ranges(sparse(ranges), columns)
+        return [list_of(values.take(pa.array(items)), lengths)]
+
+    @staticmethod
+    def in_ranges(ranges: SparseRanges, columns: Sequence[pa.Array]) -> tuple[pa.Array, Ints, Ints, Ints]:
+        """Return all values and times, the places of the values of each range in the order of time, and their numbers."""
         in_order = pa.array(ranges.order)
         values, lengths = list_parts(columns[0].take(in_order))
         times = numbers(list_parts(columns[1].take(in_order))[0])
@@ -93,7 +98,7 @@ class PartialList(PartialAggregate):
         if bool(((times[1:] < times[:-1]) & (key[1:] == key[:-1])).any()):
             # Panes of processing time need not be in the order of event time.
             items = items[stable_order(np.repeat(np.arange(len(lengths)), lengths), times[items])]
-        return [list_of(values.take(pa.array(items)), lengths)]
+        return values, times, items, lengths
 
 
 class ListAccumulator(Accumulator):

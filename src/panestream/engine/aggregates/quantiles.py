@@ -115,7 +115,7 @@ class PartialQuantiles(PartialSketch):
         counts = sum_ranges(lengths, start, end)
         many = (counts > self.limit) | any_held(held, start, end)
         found = np.full((len(start), len(self.probabilities)), np.nan)
-        for pairs in _in_portions(np.flatnonzero(~many), counts):
+        for pairs in in_portions(np.flatnonzero(~many), counts):
             found[pairs] = self._exact(lists, start[pairs], counts[pairs], [part[pairs] for part in beyond])
         if many.any():
             pairs = np.flatnonzero(many)
@@ -205,7 +205,7 @@ def _centroids(digest: Any) -> tuple[Floats, Floats, int]:
     return np.concatenate([[smallest], centroids["mean"], [largest]]), np.concatenate([[0], middles, [count - 1]]), count
 
 
-def _in_portions(pairs: Ints, counts: Ints) -> list[Ints]:
+def in_portions(pairs: Ints, counts: Ints) -> list[Ints]:
     """Split pairs into portions with a bounded number of values."""
     portion = np.cumsum(counts[pairs]) // _MOST_VALUES
     return np.split(pairs, np.flatnonzero(np.diff(portion)) + 1) if len(pairs) else []

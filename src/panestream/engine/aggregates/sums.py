@@ -402,7 +402,7 @@ class PartialMoments(PartialAggregate):
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         counts = counts_of(columns[0], rows)
         states = (counts.astype(np.float64), numbers(columns[1]), numbers(columns[2]))
-        _, mean, m2 = ranges.fold(states, (0.0, 0.0, 0.0), _chan)
+        _, mean, m2 = ranges.fold(states, (0.0, 0.0, 0.0), chan)
         complete = columns[0].null_count == len(rows)
         n = all_rows(len(ranges.windows)) if complete else array_of(ranges.sums(counts), pa.int64())
         return [n, array_of(mean, pa.float64()), array_of(m2, pa.float64())]
@@ -463,7 +463,8 @@ class MomentsAccumulator(Accumulator):
         return math.sqrt(m2 / (n - 1)) if self._root else m2 / (n - 1)
 
 
-def _chan(a: State, b: State) -> State:
+def chan(a: State, b: State) -> State:
+    """Combine numbers of values, their means, and their sums of squared deviations, by Chan's formula."""
     (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
     n = n_a + n_b
     share = n_b / np.maximum(n, 1.0)

@@ -1,11 +1,13 @@
-"""Hashes as in Apache DataSketches: MurmurHash3 (x64, 128 bits, seed 9001) of whole columns, and HyperLogLog's coupons.
+"""Hashes as in Apache DataSketches: MurmurHash3 (x64, 128 bits, seed 9001) of whole columns.
 
-A coupon is all that HyperLogLog keeps of a value: 26 bits of its hash select a register in a sketch of any size, and 6 bits hold
-the number that competes for this register. The library hashes one value per call. The hashes here are the same for a whole
-column, so their sketches can be merged with those from DataSketches elsewhere.
+Theta sketches keep 63 bits of a hash. A coupon is all that HyperLogLog keeps of a value: 26 bits of its hash select a register in
+a sketch of any size, and 6 bits hold the number that competes for this register. The library hashes one value per call. The
+hashes here are the same for a whole column, so their sketches can be merged with those from DataSketches elsewhere.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,8 @@ import pyarrow.compute as pc
 from panestream.engine.kernels.columns import Ints, normal_floats, numbers, words
 
 Words = npt.NDArray[np.uint64]
+Kept = Callable[[Words, Words], Ints]
+"""Returns what a sketch keeps of the two halves of each hash."""
 
 _SEED = np.uint64(9001)
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
@@ -24,31 +28,40 @@ _CHUNK = 1 << 14
 
 def coupons(array: pa.Array) -> Ints:
     """Return the coupon of every value of an array without nulls; below 2**32."""
+    return _hashed(array, _coupons_of)
+
+
+def theta_hashes(array: pa.Array) -> Ints:
+    """Return the hash that a theta sketch keeps of every value of an array without nulls; not negative."""
+    return _hashed(array, _upper_bits)
+
+
+def _hashed(array: pa.Array, of: Kept) -> Ints:
     types = pa.types
     if types.is_floating(array.type):
-        return _of_integers(numbers(normal_floats(array)).astype(np.float64, copy=False).view(np.int64))
+        return _of_integers(numbers(normal_floats(array)).astype(np.float64, copy=False).view(np.int64), of)
     if types.is_boolean(array.type):
-        return _of_integers(numbers(array.cast(pa.int8())).astype(np.int64))
+        return _of_integers(numbers(array.cast(pa.int8())).astype(np.int64), of)
     if types.is_integer(array.type) or (types.is_temporal(array.type) and not types.is_interval(array.type)):
-        return _of_integers(numbers(array).astype(np.int64, copy=False))
+        return _of_integers(numbers(array).astype(np.int64, copy=False), of)
     if types.is_decimal128(array.type):
         parts = words(array).view(np.uint64)
-        return _of_hashes(*_finish(*_block(*_seeds(len(array)), parts[:, 0], parts[:, 1]), np.uint64(16)))
+        return of(*_finish(*_block(*_seeds(len(array)), parts[:, 0], parts[:, 1]), np.uint64(16)))
     encoded = pc.dictionary_encode(array)
     binary = encoded.dictionary.cast(pa.large_binary())
-    return _of_bytes(binary)[numbers(encoded.indices)]
+    return _of_bytes(binary, of)[numbers(encoded.indices)]
 
 
-def _of_integers(values: Ints) -> Ints:
+def _of_integers(values: Ints, of: Kept) -> Ints:
     result = np.empty(len(values), np.int64)
     for start in range(0, len(values), _CHUNK):
         part = values[start : start + _CHUNK].view(np.uint64)
         h1, h2 = _seeds(len(part))
-        result[start : start + _CHUNK] = _of_hashes(*_finish(h1 ^ _scramble_1(part), h2, np.uint64(8)))
+        result[start : start + _CHUNK] = of(*_finish(h1 ^ _scramble_1(part), h2, np.uint64(8)))
     return result
 
 
-def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
+def _of_bytes(array: pa.LargeBinaryArray, of: Kept) -> Ints:
     """Hash sixteen bytes of every value at a time, while any value has that many left."""
     if len(array) == 0:
         return np.zeros(0, np.int64)
@@ -69,7 +82,7 @@ def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
     low, high = at_byte[place], at_byte[place + 8]
     h1 ^= _scramble_1(low & _first_bytes(np.minimum(tail, 8)))
     h2 ^= _scramble_2(high & _first_bytes(np.maximum(tail - 8, 0)))
-    return _of_hashes(*_finish(h1, h2, lengths.astype(np.uint64)))
+    return of(*_finish(h1, h2, lengths.astype(np.uint64)))
 
 
 def _first_bytes(count: Ints) -> Words:
@@ -77,11 +90,16 @@ def _first_bytes(count: Ints) -> Words:
     return masks[count]
 
 
-def _of_hashes(h1: Words, h2: Words) -> Ints:
+def _coupons_of(h1: Words, h2: Words) -> Ints:
     # A float's exponent gives the highest bit. The bit below it is cleared so that rounding does not reach the next.
     exponent = (h2 & ~(h2 >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
     leading_zeros = np.minimum(1023 + 63 - exponent, 62)
     found: Ints = (leading_zeros + 1) << 26 | (h1 & np.uint64((1 << 26) - 1)).view(np.int64)
+    return found
+
+
+def _upper_bits(h1: Words, _: Words) -> Ints:
+    found: Ints = (h1 >> np.uint64(1)).view(np.int64)
     return found
 
 

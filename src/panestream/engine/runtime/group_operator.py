@@ -368,7 +368,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 def window_rows(
     plan: WindowPlan,
     keys: Sequence[Column],
-    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None],
+    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None] | tuple[()],
     results: Sequence[Column],
     firing: Sequence[Column] = (),
     *,
@@ -377,8 +377,8 @@ def window_rows(
 ) -> pa.Table:
     """Return rows of the main output, or of a side output (``tag``) of window functions.
 
-    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. ``firing`` comes from
-    :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
+    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. They are empty if
+    results have no windows. ``firing`` comes from :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
     """
     schema = plan.emitted_schema(tag)
     # Several kinds of windows, and windows without bounds, exist for aggregates only; results of functions may lack columns.
@@ -393,9 +393,10 @@ def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
     declared = plan.side_outputs
     if tag not in declared:
         hint = did_you_mean(tag, declared) if declared else "none is declared"
-        raise InvalidPlanError(
-            f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
-        )
+        who, how = "the window function", f".side_output({tag!r}, schema)"
+        if not plan.operator.capabilities.has_windows:
+            who, how = "the process function", f".process(..., side_outputs={{{tag!r}: schema}})"
+        raise InvalidPlanError(f"{who} sent to the output {tag!r}: declare it, {how}; {hint}")
     return declared[tag]
 
 

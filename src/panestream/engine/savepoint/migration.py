@@ -22,7 +22,7 @@ from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.kernels.python_values import python_values
 from panestream.engine.operators.panes.firing import HIDDEN
-from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.operators.row.contents import KeepRows, ProcessRows
 from panestream.engine.operators.row.operator import DeclaredFunction, row_tables
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
@@ -188,7 +188,7 @@ def _keeps_accumulators(plan: WindowPlan) -> bool:
     operator = plan.operator
     if not isinstance(operator, RowSpec) or operator.declared is not None:
         return False
-    return not operator.row_plan.keeps_elements and not isinstance(operator.row_plan.function, KeepRows)
+    return not operator.row_plan.keeps_elements and not isinstance(operator.row_plan.function, (KeepRows, ProcessRows))
 
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:

@@ -16,6 +16,7 @@ from panestream.engine.operators.accumulating.operator import AccumulatingSpec
 from panestream.engine.operators.counts import CountShape, CountSpec
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackSpec, look_back_rule
+from panestream.engine.operators.panes.filling import FilledPaneSpec, filled_spec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
@@ -23,6 +24,7 @@ from panestream.engine.operators.predicates import PredicateSpec, predicates_rul
 from panestream.engine.operators.rolling.operator import RollingSpec, rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
+from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
@@ -31,6 +33,7 @@ from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,
     AbsentOverRows,
+    AbsentProcess,
     absent_aggregate,
     absent_reduce,
     recipe_json,
@@ -147,7 +150,7 @@ def _panes(spec: Any) -> Own:
     }
 
 
-def _read_panes(own: Own) -> OperatorSpec:
+def _read_panes(own: Own) -> PaneSpec:
     hidden = HIDDEN if own["interval"] is not None else ()
     types = {**own["types"], **(HIDDEN_TYPES if hidden else {})}
     aggregation = Aggregation.build([*own["aggregates"], *hidden], types, own["key_schema"])
@@ -155,6 +158,14 @@ def _read_panes(own: Own) -> OperatorSpec:
     grid = pane_grid(own["assigner"])
     again, at_rows = own["fires_again"], own.get("fires_at_rows", False)
     return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, again, at_rows)
+
+
+def _filled(spec: Any) -> Own:
+    return {**_panes(spec), "fill": spec.fill}
+
+
+def _read_filled(own: Own) -> OperatorSpec:
+    return filled_spec(_read_panes(own), own["fill"])
 
 
 def _sessions(spec: Any) -> Own:
@@ -279,6 +290,22 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _process(spec: Any) -> Own:
+    window = spec.row_plan.window
+    return {
+        "named": type(spec.row_plan.function.function).__qualname__,
+        "pickled_state": window.pickled_state,
+        "result": spec.result,
+        "element_schema": spec.element_schema,
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _read_process(own: Own) -> OperatorSpec:
+    function = AbsentProcess(own["named"], own["by_processing_time"])
+    return process_spec(function, own["result"], own["element_schema"], pickled_state=own["pickled_state"])
+
+
 def _interval(spec: Any) -> Own:
     return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
 
@@ -289,6 +316,7 @@ def _read_interval(own: Own) -> OperatorSpec:
 
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
+    FilledPaneSpec: (_filled, _read_filled),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     LookBackSpec: (_look_backs, _read_look_backs),
@@ -297,5 +325,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
+    KeyedProcessSpec: (_process, _read_process),
 }
 """Writer and reader of each operator's specification."""

@@ -30,7 +30,9 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.evictors import Elements, Evictor, EvictorContext
+from panestream.windowing.fill import Fill
 from panestream.windowing.functions import WindowFunction
+from panestream.windowing.process_functions import KeyedProcessContext, KeyedProcessFunction
 from panestream.windowing.triggers import Trigger, TriggerContext, TriggerResult
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from panestream.windowing.windows import TimeWindow, Window
@@ -109,6 +111,27 @@ class AbsentEvictor(Evictor):
     described: str
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+@dataclass(frozen=True, repr=False)
+class AbsentProcess(KeyedProcessFunction):
+    """A user's keyed process function."""
+
+    described: str
+    processing_time: bool
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.processing_time
+
+    def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
+        _missing(self.described)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessContext) -> Iterable[Any] | None:
         _missing(self.described)
 
     def __repr__(self) -> str:
@@ -199,6 +222,7 @@ class AbsentGenerator(WatermarkGenerator):
 
 _ROOMS = (aggregates, assigners, evictors, triggers)
 _OTHERS: tuple[type, ...] = (
+    Fill,
     GapColumn,
     KeptPartial,
     LimitedEventTimeSessionWindows,

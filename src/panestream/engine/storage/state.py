@@ -94,6 +94,15 @@ def look_back_too_large(size: int, most: int) -> MemoryLimitError:
     )
 
 
+def filled_too_large(rows: int, size: int, most: int) -> MemoryLimitError:
+    """Return the error about windows without rows that a key group would emit at once."""
+    return MemoryLimitError(
+        f"a key group would emit {rows:,} windows without rows ({shown(size)}) at once; the limit is {shown(most)}. Fill keys "
+        "for a limited time, .fill(..., max_gap='1 day'), take larger windows or more key groups (.options(key_groups=n)); "
+        f"or {_RAISE}"
+    )
+
+
 def value_too_large(what: str, size: int) -> MemoryLimitError:
     """Return the error about a value too large for any state store."""
     return MemoryLimitError(

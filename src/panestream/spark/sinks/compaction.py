@@ -48,6 +48,10 @@ class Compaction:
         files_after: the number of files in them now.
         rows: the number of rows that were rewritten.
         left: the number of folders that changed meanwhile and are left for the next compaction.
+
+    Examples:
+        >>> Compaction(folders=2, files_before=40, files_after=2).files_before
+        40
     """
 
     folders: int = 0

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConsoleSink(Sink):
-    """Console output of the first rows of each micro-batch. For inspection only: a repeated micro-batch is printed again."""
+    """Console output of the first rows of each micro-batch. For inspection only: a repeated micro-batch is printed again.
+
+    Examples:
+        >>> ConsoleSink(rows=5)
+        ConsoleSink(rows=5)
+    """
 
     rows: int = 20
 
@@ -34,7 +39,12 @@ class ConsoleSink(Sink):
 
 @dataclass(frozen=True)
 class MemorySink(Sink):
-    """Rows kept in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect."""
+    """Rows kept in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect.
+
+    Examples:
+        >>> MemorySink().rows
+        []
+    """
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
 
@@ -75,6 +85,12 @@ class ForeachBatchSink(Sink):
 
     Raises:
         SinkError: the function does not take these two arguments.
+
+    Examples:
+        >>> def write(df, batch_id):
+        ...     df.write.mode("append").saveAsTable("clicks")
+        >>> ForeachBatchSink(write).idempotent
+        False
     """
 
     function: Callable[[DataFrame, int], Any]

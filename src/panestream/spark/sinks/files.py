@@ -69,6 +69,10 @@ class FileSink(Sink):
 
     Raises:
         SinkError: the path, the format or ``batches_per_folder`` is invalid.
+
+    Examples:
+        >>> FileSink("out", "json")
+        FileSink(path='out', format='json', options={}, batches_per_folder=1)
     """
 
     path: FilePath
@@ -154,7 +158,12 @@ class FileSink(Sink):
 
 
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
-    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer."""
+    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer.
+
+    Examples:
+        >>> ParquetSink("out/main")
+        FileSink(path='out/main', format='parquet', options={}, batches_per_folder=1)
+    """
     return FileSink(path, "parquet", options, batches_per_folder)
 
 

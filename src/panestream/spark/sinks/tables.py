@@ -137,6 +137,10 @@ class TableSink(CatalogTableSink):
 
     Raises:
         SinkError: the name is invalid.
+
+    Examples:
+        >>> TableSink("shop.clicks", format="delta")
+        TableSink(name='shop.clicks', format='delta', options={})
     """
 
     format: str | None = None

@@ -61,7 +61,7 @@ def simulate(
 ) -> Simulation:
     """Run your windows and function through crashes, repetitions, second copies and restored checkpoints, without Spark.
 
-    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs and predicate windows as in
+    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs, rolling and predicate windows as in
     :class:`~panestream.testing.ColumnTestHarness` (a predicate is a column of booleans). Queries of two streams (joins,
     co-groups) are not supported. Declared aggregates run on the operator that a query would use, functions on the row operator.
 
@@ -138,7 +138,7 @@ def simulate(
 
 
 def _span_of(assigner: WindowAssigner) -> int:
-    for name in ("size", "gap"):
+    for name in ("size", "gap", "longest"):
         value = getattr(assigner, name, None)
         if isinstance(value, int):
             return max(1, value)

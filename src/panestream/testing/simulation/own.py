@@ -29,7 +29,7 @@ from panestream.testing.simulation.row_engine import RowEngine
 from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedule, Settings, with_closing_rows
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import GlobalWindows, PredicateWindows
+from panestream.windowing.assigners import GlobalWindows, PredicateWindows, RollingWindows
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -141,7 +141,8 @@ class UserSubject:
 
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
         assigner = self.user_query.window.assigner
-        endless = isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
+        endless = isinstance(assigner, RollingWindows) and assigner.has_all_time
+        endless |= isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
         return None if endless else {END}
 
     def check_whole(self, rows: Sequence[OutputRow]) -> None:
@@ -154,8 +155,9 @@ class UserSubject:
         if late or not plain:
             return ""
         engine: Any = self.engine(self.settings)
-        # The identity of a row is key and window, or for look-backs key and row.
-        place = len(self.user_query.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
+        # The identity of a row is key and window, for look-backs key and row, and for rolling windows key and step.
+        place = 2 if isinstance(window.assigner, RollingWindows) else 3
+        place = len(self.user_query.columns or ()) + 2 if look_backs_of(window.assigner) is not None else place
         stream = {repr(row[:place]): row for row in fired if row[0] != END}
         batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
         wrong = sorted(place for place in {*stream, *batch} if not same(stream.get(place), batch.get(place)))

@@ -23,9 +23,16 @@ if TYPE_CHECKING:  # type checkers and editors run nothing; at run time every mo
     from panestream.windowing.aggregates.base import *
     from panestream.windowing.aggregates.complete import *
     from panestream.windowing.aggregates.counts import *
+    from panestream.windowing.aggregates.decay import *
     from panestream.windowing.aggregates.extremes import *
+    from panestream.windowing.aggregates.flags import *
+    from panestream.windowing.aggregates.frequencies import *
     from panestream.windowing.aggregates.lists import *
+    from panestream.windowing.aggregates.ohlc import *
+    from panestream.windowing.aggregates.pairs import *
+    from panestream.windowing.aggregates.points import *
     from panestream.windowing.aggregates.quantiles import *
+    from panestream.windowing.aggregates.sketch_columns import *
     from panestream.windowing.aggregates.sums import *
     from panestream.windowing.aggregates.user_defined import *
 

@@ -47,7 +47,12 @@ class CountDistinct(OfOneCompared):
 
 
 def count_distinct(expr: Expression) -> CountDistinct:
-    """Count the distinct values that are not null, exactly; so the state has each value once per pane."""
+    """Count the distinct values that are not null, exactly; so the state has each value once per pane.
+
+    Examples:
+        >>> count_distinct("user").alias("users")
+        agg.count_distinct('user').alias('users')
+    """
     return CountDistinct(text_of(expr))
 
 

@@ -26,12 +26,22 @@ class Max(OfOneCompared):
 
 
 def min(expr: Expression) -> Min:  # noqa: A001
-    """Return the smallest value that is not null, of any orderable type; NaN is larger than any other number."""
+    """Return the smallest value that is not null, of any orderable type; NaN is larger than any other number.
+
+    Examples:
+        >>> min("price")
+        agg.min('price')
+    """
     return Min(text_of(expr))
 
 
 def max(expr: Expression) -> Max:  # noqa: A001
-    """Return the largest value that is not null, of any orderable type; NaN is larger than any other number."""
+    """Return the largest value that is not null, of any orderable type; NaN is larger than any other number.
+
+    Examples:
+        >>> max("price")
+        agg.max('price')
+    """
     return Max(text_of(expr))
 
 
@@ -151,12 +161,22 @@ def first(expr: Expression, ignore_nulls: bool = False) -> First:
 
 
 def last(expr: Expression, ignore_nulls: bool = False) -> Last:
-    """Return ``expr`` of the row with the latest event time, then the last to arrive. ``ignore_nulls`` skips null ``expr``."""
+    """Return ``expr`` of the row with the latest event time, then the last to arrive. ``ignore_nulls`` skips null ``expr``.
+
+    Examples:
+        >>> last("price")
+        agg.last('price')
+    """
     return Last(text_of(expr), ignore_nulls)
 
 
 def min_by(expr: Expression, by: Expression) -> MinBy:
-    """Return ``expr`` (null or not) of the row with the smallest ``by``; ties and nulls are as for :func:`max_by`."""
+    """Return ``expr`` (null or not) of the row with the smallest ``by``; ties and nulls are as for :func:`max_by`.
+
+    Examples:
+        >>> min_by("page", "price")
+        agg.min_by('page', 'price')
+    """
     return MinBy(text_of(expr), text_of(by))
 
 
@@ -164,6 +184,10 @@ def max_by(expr: Expression, by: Expression) -> MaxBy:
     """Return ``expr`` (null or not) of the row with the largest ``by``. Rows with a null ``by`` are ignored.
 
     Ties go to the row with the earliest event time, then to the first to arrive.
+
+    Examples:
+        >>> max_by("page", "price")
+        agg.max_by('page', 'price')
     """
     return MaxBy(text_of(expr), text_of(by))
 

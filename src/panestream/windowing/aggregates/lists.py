@@ -17,7 +17,12 @@ class CollectList(OfOne):
 
 
 def collect_list(expr: Expression) -> CollectList:
-    """Collect the values that are not null, by event time and, if equal, in the order of arrival."""
+    """Collect the values that are not null, by event time and, if equal, in the order of arrival.
+
+    Examples:
+        >>> collect_list("page")
+        agg.collect_list('page')
+    """
     return CollectList(text_of(expr))
 
 

@@ -80,14 +80,19 @@ def approx_quantiles(expr: Expression, probabilities: Iterable[float], k: int = 
 
 
 def _check_quantiles(function: str, expr: str, probabilities: Sequence[float], k: int) -> None:
+    hint = "0.99" if function == "approx_quantile" else "[0.5, 0.99]"
+    check_probabilities(function, expr, probabilities, hint)
+    check_count(k, function, "k", 10, 65535)
+
+
+def check_probabilities(function: str, expr: str, probabilities: Sequence[float], hint: str = "0.99") -> None:
+    """Raise InvalidPlanError unless there is a number from 0 to 1, and no other value."""
     check_expression(expr, function, "expr")
     given = all(not isinstance(p, bool) and isinstance(p, int | float) and 0 <= p <= 1 for p in probabilities)
     if not probabilities or not given:
-        hint = "0.99" if function == "approx_quantile" else "[0.5, 0.99]"
         raise InvalidPlanError(
             f"agg.{function}: a quantile is a number from 0 to 1, got {probabilities!r}; write agg.{function}({expr!r}, {hint})"
         )
-    check_count(k, function, "k", 10, 65535)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

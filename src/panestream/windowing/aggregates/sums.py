@@ -31,6 +31,10 @@ def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sq
 
     Integers sum to bigint, float and double to double, decimal(p, s) to decimal(min(38, p + 10), s). A sum out of the range of
     its type is an :class:`~panestream.errors.AggregateOverflowError`; intermediate sums may leave it.
+
+    Examples:
+        >>> sum("price * n").alias("revenue")
+        agg.sum('price * n').alias('revenue')
     """
     return Sum(text_of(expr))
 
@@ -40,6 +44,10 @@ def mean(expr: Expression) -> Mean:
 
     Decimals have at most 38 digits: the mean of decimal(38, 10) is decimal(38, 14), with 24 digits before the point. A mean that
     does not fit is an :class:`~panestream.errors.AggregateOverflowError`, as in Spark's ANSI mode, though the sum may fit.
+
+    Examples:
+        >>> mean("price")
+        agg.mean('price')
     """
     return Mean(text_of(expr))
 
@@ -65,12 +73,22 @@ class Stddev(OfOne):
 
 
 def var(expr: Expression) -> Var:
-    """Compute the sample variance (SQL ``var_samp``); null for fewer than two values."""
+    """Compute the sample variance (SQL ``var_samp``); null for fewer than two values.
+
+    Examples:
+        >>> var("price")
+        agg.var('price')
+    """
     return Var(text_of(expr))
 
 
 def stddev(expr: Expression) -> Stddev:
-    """Compute the sample standard deviation (SQL ``stddev_samp``); null for fewer than two values."""
+    """Compute the sample standard deviation (SQL ``stddev_samp``); null for fewer than two values.
+
+    Examples:
+        >>> stddev("price")
+        agg.stddev('price')
+    """
     return Stddev(text_of(expr))
 
 

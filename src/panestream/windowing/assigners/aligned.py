@@ -20,6 +20,10 @@ class WindowStagger(Enum):
     ``ALIGNED`` (the default) fires all groups together. ``RANDOM`` spreads them evenly over the size, by the number of the group,
     so that a rerun gives the same windows. ``NATURAL`` begins the first window with the group's first element, by the clock. The
     state keeps the shift from a group's first element on, so a restart does not change the windows. (Flink draws it again.)
+
+    Examples:
+        >>> TumblingEventTimeWindows.of("1 hour", stagger=WindowStagger.NATURAL)
+        TumblingEventTimeWindows.of('1 hour', stagger=WindowStagger.NATURAL)
     """
 
     ALIGNED = "aligned"

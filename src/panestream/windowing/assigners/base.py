@@ -81,7 +81,13 @@ class MergingWindowAssigner(WindowAssigner):
 
 
 def merge_touching(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
-    """Merge windows that overlap or touch, as sessions do; useful in ``merge_windows``."""
+    """Merge windows that overlap or touch, as sessions do; useful in ``merge_windows``.
+
+    Examples:
+        >>> from panestream.windowing.windows import TimeWindow
+        >>> [merged for merged, _ in merge_touching([TimeWindow(0, 5), TimeWindow(5, 9), TimeWindow(20, 25)])]
+        [TimeWindow(start=0, end=9)]
+    """
     merged: list[tuple[TimeWindow, list[TimeWindow]]] = []
     for window in sorted(windows):
         if merged and merged[-1][0].intersects(window):

@@ -27,6 +27,11 @@ class CalendarWindows(OneTimeAssigner):
     Windows begin and end when the zone's wall clock first shows a time (:mod:`panestream.windowing.zones`). So a day may have 23
     or 25 hours, a day whose midnight is skipped begins at its first instant, and a skipped day does not have a window. Windows
     with a ``step`` begin together, and one ends after each step. The zone's ``rules`` on this machine travel with the query.
+
+    Examples:
+        >>> import panestream as pst
+        >>> isinstance(pst.CalendarDays.of(1, zone="Europe/Berlin"), CalendarWindows)
+        True
     """
 
     unit: ClassVar[str] = "unit"

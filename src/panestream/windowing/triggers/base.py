@@ -17,6 +17,10 @@ class TriggerResult(IntEnum):
     """The result of a callback. Flink: ``TriggerResult``.
 
     FIRE runs the window's function, PURGE drops its contents, FIRE_AND_PURGE does both in this order, CONTINUE neither.
+
+    Examples:
+        >>> TriggerResult.FIRE_AND_PURGE.is_fire(), TriggerResult.FIRE_AND_PURGE.is_purge()
+        (True, True)
     """
 
     CONTINUE = 0
@@ -34,7 +38,23 @@ class TriggerResult(IntEnum):
 
 
 class TriggerContext(Protocol):
-    """Time, timers and state of one key and window; the latter two are deleted with it. Flink: ``Trigger.TriggerContext``."""
+    """Time, timers and state of one key and window; the latter two are deleted with it. Flink: ``Trigger.TriggerContext``.
+
+    Examples:
+        >>> import panestream as pst
+        >>> class Tenth(pst.CountTrigger):
+        ...     def on_element(self, element, timestamp, window, ctx):
+        ...         ctx.register_event_time_timer(window.max_timestamp())  # also fire at the end
+        ...         return super().on_element(element, timestamp, window, ctx)
+        ...     def on_event_time(self, time, window, ctx):
+        ...         return pst.triggers.TriggerResult.FIRE
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, trigger=Tenth(10), reduce=max)
+        >>> harness.process_element(3, "5 seconds", key="ann")
+        >>> harness.end_of_input()
+        >>> [result.value for result in harness.extract_output()]
+        [3]
+    """
 
     def get_current_watermark(self) -> int:
         """Return the watermark in microseconds; ``MIN_TIMESTAMP`` before the first."""
@@ -74,6 +94,24 @@ class Trigger(ABC):
 
     Subclasses are frozen dataclasses without mutable attributes, since one object serves all keys and windows. State is in
     :meth:`TriggerContext.get_partitioned_state`. Callbacks run in the order of time.
+
+    Examples:
+        >>> import panestream as pst
+        >>> class AtOnce(pst.triggers.Trigger):
+        ...     def on_element(self, element, timestamp, window, ctx):
+        ...         return pst.triggers.TriggerResult.FIRE
+        ...     def on_event_time(self, time, window, ctx):
+        ...         return pst.triggers.TriggerResult.CONTINUE
+        ...     def on_processing_time(self, time, window, ctx):
+        ...         return pst.triggers.TriggerResult.CONTINUE
+        ...     def clear(self, window, ctx):
+        ...         pass
+        >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = pst.testing.WindowTestHarness(minutes, trigger=AtOnce(), reduce=max)
+        >>> for price in (3, 8):
+        ...     harness.process_element(price, "5 seconds", key="ann")
+        >>> [result.value for result in harness.extract_output()]
+        [3, 8]
     """
 
     @abstractmethod

@@ -18,15 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.aggregation import Standing, standing
+from panestream.engine.aggregates.aggregation import standing
 from panestream.engine.aggregates.saved_partials import partials_saved
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.kernels.grouping import is_among, numbered, places_of
-from panestream.engine.kernels.panes import (
-    AlignedWindows,
-    Int64s,
-    PaneGrid,
-)
+from panestream.engine.kernels.grouping import is_among, numbered
+from panestream.engine.kernels.panes import Int64s, PaneGrid
 from panestream.engine.operators.columnar import AggregatingSpec
 from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS, PanedOperator, rows_in
 from panestream.engine.operators.panes.firing import (
@@ -45,7 +41,7 @@ from panestream.engine.operators.panes.firing import (
 )
 from panestream.engine.operators.panes.rollups import FAN_OUT, Rollups, resolutions
 from panestream.engine.operators.panes.rule import described_panes, interval_of, pane_grid, why_not_panes
-from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, emitted_for
+from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, firings_before
 from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Operator, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
@@ -53,9 +49,9 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, largest_per_window
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
-from panestream.engine.storage.blocks import StoredBlocks, pane_range
+from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
@@ -135,7 +131,7 @@ class PaneSpec(AggregatingSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        return frozenset({"aggregates", "partials", "panes", "windows"})
+        return frozenset({"aggregates", "partials", "panes", "windows", "fill"})
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values
@@ -197,7 +193,7 @@ class PaneSpec(AggregatingSpec):
             found = standing(self.aggregation, partials, grid.panes_of(starts), grid.panes_of(ends))
             which = found.which
             last = ends[which] - 1
-            firings, last_firing = _fired(plan, saved, kind, one, found, windows[which])
+            firings, last_firing = firings_before(plan, saved, kind, one, found, windows[which])
             rows = WindowRows(
                 keys=found.keys,
                 count=len(which),
@@ -278,12 +274,17 @@ class PaneOperator(PanedOperator):
             histories = [FiringHistory.over(state, f"emitted {kind}", plan.key_schema, values) for kind in kinds]
         self._numbered = NumberedRows(plan, settings.grid, histories) if histories else None
         purged = [self._purged.blocks] if self._purged is not None else []
-        blocks = StoredBlocks(state, [*self._rollups.stores(), *purged, *(history.blocks for history in histories)])
+        stores = [*self._rollups.stores(), *purged, *(history.blocks for history in histories), *self._own_stores()]
+        blocks = StoredBlocks(state, stores)
         super().__init__(plan, state, blocks, by_processing_time=settings.by_processing_time)
         self._lateness = LatenessPolicy(settings.grid, self._closing)
         self._arrivals = PaneArrivals(*self._saved.get("arrived", ()))
         if self._saved:
             self._rollups.settled, self._rollups.built = self._saved["settled"], self._saved["built"]
+
+    def _own_stores(self) -> list[PaneBlocks]:
+        """Return the stores that a subclass adds."""
+        return []
 
     def _kept(self) -> Mapping[str, Any]:
         arrivals = self._arrivals
@@ -535,24 +536,3 @@ def _due(settings: PaneSpec, last: Ints, reached: int) -> Ints:
     if settings.interval is not None and reached not in (MIN_TIMESTAMP, MAX_TIMESTAMP):
         due = np.minimum(last, settings.interval.next_after(reached))
     return np.where(last > reached, due, MAX_TIMESTAMP)
-
-
-def _fired(
-    plan: WindowPlan, saved: StateTables, kind: int, one: AlignedWindows, found: Standing, windows: Ints
-) -> tuple[Ints | None, Ints | None]:
-    """Return the numbers of firings and the kinds of the last ones, or None if these are not stored."""
-    none = np.zeros(len(windows), np.int64), np.full(len(windows), -1)
-    if plan.operator.capabilities.fires_once:
-        return none
-    if EMITTED not in saved.tables:
-        return None, None
-    table = emitted_for(saved, plan.labels, kind)
-    keys = [pa.chunked_array([column]) for column in key_columns(table, plan.key_schema)]
-    emitted = one.first_ending_after(integers(table, "end") - 1)
-    ours, theirs, _ = numbered([pa.chunked_array([key]) for key in found.keys], keys, windows, emitted)
-    places = places_of(ours, theirs)
-    known = places >= 0
-    firings, last_firing = none
-    firings[known] = integers(table, "number")[places[known]] + 1
-    last_firing[known] = integers(table, "firing")[places[known]]
-    return firings, last_firing

@@ -9,10 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.aggregation import Standing
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.grouping import numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.columnar import TableLayout, integers_of
 from panestream.engine.operators.panes.firing import FiringHistory
+from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
@@ -80,6 +84,16 @@ class PaneTables:
         bounds = self._bounds(one, table.column("pane").to_numpy())
         return pa.Table.from_arrays([*table.columns[: len(self.keys)], *bounds], schema=schema)
 
+    def known(self, rows: pa.Table, one: AlignedWindows, values: pa.Schema) -> pa.Table:
+        """Return the windows that had rows, from which windows without rows are filled."""
+        schema = pa.schema([*key_fields(self.keys), *_BOUNDS, *_values(values)])
+        width, bounds = len(self.keys), self._bounds(one, rows.column("pane").to_numpy())
+        return pa.Table.from_arrays([*rows.columns[:width], *bounds, *rows.columns[width + 1 :]], schema=schema)
+
+    def keep_known(self, table: pa.Table, blocks: PaneBlocks, values: pa.Schema) -> None:
+        """Write windows that had rows, if they still exist; results that were not saved are null."""
+        self._keep(self.grid.windows[0], table, blocks, _values(values))
+
     def _live(self, part: pa.Table) -> pa.Table:
         return part.filter(pa.array(self.lateness.taken(part.column("pane").to_numpy(), self.closed)))
 
@@ -143,6 +157,27 @@ def emitted_for(saved: StateTables, labels: Sequence[str], kind: int) -> pa.Tabl
     if labels and before:
         kind = before.index(labels[kind]) if labels[kind] in before else len(before)
     return table.filter(pa.array(integers(table, "kind") == kind))
+
+
+def firings_before(
+    plan: WindowPlan, saved: StateTables, kind: int, one: AlignedWindows, found: Standing, windows: Ints
+) -> tuple[Ints | None, Ints | None]:
+    """Return the numbers of firings and the kinds of the last ones, or None if these are not stored."""
+    none = np.zeros(len(windows), np.int64), np.full(len(windows), -1)
+    if plan.operator.capabilities.fires_once:
+        return none
+    if EMITTED not in saved.tables:
+        return None, None
+    table = emitted_for(saved, plan.labels, kind)
+    keys = [pa.chunked_array([column]) for column in key_columns(table, plan.key_schema)]
+    emitted = one.first_ending_after(integers(table, "end") - 1)
+    ours, theirs, _ = numbered([pa.chunked_array([key]) for key in found.keys], keys, windows, emitted)
+    places = places_of(ours, theirs)
+    known = places >= 0
+    firings, last_firing = none
+    firings[known] = integers(table, "number")[places[known]] + 1
+    last_firing[known] = integers(table, "firing")[places[known]]
+    return firings, last_firing
 
 
 _BOUNDS = (pa.field("start", pa.int64()), pa.field("end", pa.int64()))

@@ -13,6 +13,7 @@ from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from panestream.windowing.process_functions import KeyedProcessFunction
 from panestream.windowing.signatures import REDUCE, check_function, check_methods
 from panestream.windowing.state import StateValues
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -50,6 +51,14 @@ class KeepRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessRows:
+    """No windows: ``function`` gets each row of a key, and has state and timers of its own."""
+
+    function: KeyedProcessFunction
+    then: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RowPlan:
     """The row operator's plan, which is checked when it is built.
 
@@ -73,7 +82,7 @@ class RowPlan:
     """
 
     window: WindowSpec
-    function: ReduceRows | AggregateRows | KeepRows
+    function: ReduceRows | AggregateRows | KeepRows | ProcessRows
     late_output: str | None = None
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
@@ -116,6 +125,8 @@ class RowPlan:
             check_function(function.function, REDUCE)
         elif isinstance(function, AggregateRows):
             check_methods(function.function, AggregateFunction)
+        elif isinstance(function, ProcessRows):
+            check_methods(function.function, KeyedProcessFunction)
         then = function.function if isinstance(function, KeepRows) else function.then
         if then is not None:
             check_methods(then, WindowFunction if isinstance(then, WindowFunction) else ProcessWindowFunction)
@@ -141,8 +152,8 @@ def _check_kind(what: str, part: object, kind: type, example: str) -> None:
         raise InvalidPlanError(f"the {what} must be of the kind {kind.__name__} ({hint}), got {part!r}")
 
 
-def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows:
-    if isinstance(function, (ReduceRows, AggregateRows, KeepRows)):
+def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows | ProcessRows:
+    if isinstance(function, (ReduceRows, AggregateRows, KeepRows, ProcessRows)):
         return function
     if isinstance(function, AggregateFunction):
         return AggregateRows(function)
@@ -472,6 +483,8 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
     function = plan.function
     result: Callable[[Any], Any] | None = None
     of_elements: Callable[[list[Any]], Any] | None = None
+    if isinstance(function, ProcessRows):
+        return ContentsLogic(_same, _latest, _latest, None, None)
     if isinstance(function, ReduceRows):
         result, of_elements = _same, _reducing(function.function)
     elif isinstance(function, AggregateRows):
@@ -495,6 +508,10 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
 
 def _same(contents: Any) -> Any:
     return contents
+
+
+def _latest(_: Any, other: Any) -> Any:
+    return other
 
 
 def _list_of_one(element: Any) -> ElementList:

@@ -224,9 +224,9 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         if (
             step.end_of_input
             and self._plan.operator.capabilities.uses_processing_time
-            and not isinstance(self._plan.assigner, GlobalWindows)
+            and not (self._plan.operator.capabilities.has_windows and isinstance(self._plan.assigner, GlobalWindows))
         ):
-            # A batch cannot wait for a clock: windows that are open at the end of the input fire then.
+            # A batch cannot wait for a clock: windows that are open at the end of the input fire then, and timers of keys.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
         self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived), output)
@@ -321,10 +321,12 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         by_row = [one[0] for one in fired]
         columns: Iterator[Sequence[Any]] = iter([by_row] if len(self._plan.key_schema) == 1 else zip(*by_row, strict=True))
         keys = [arrow_column(next(columns), field) for field in self._plan.key_schema]
+        results = columns_of([one[2] for one in fired], place=lambda at: at_window(*fired[at][:2]))
+        if not self._plan.operator.capabilities.has_windows:
+            return window_rows(self._plan, keys, (), results, firing, tag=tag)
         spans = [one[1] if isinstance(one[1], TimeWindow) else None for one in fired]
         starts = pa.array([None if span is None else span.start for span in spans], pa.int64())
         ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
-        results = columns_of([one[2] for one in fired], place=lambda at: at_window(*fired[at][:2]))
         return window_rows(self._plan, keys, (starts, ends), results, firing, tag=tag)
 
     def _late_rows(self, arrived: _Arrived | None) -> Iterator[pa.Table]:

@@ -262,12 +262,16 @@ class RowStore:
 
     # ---------------------------------------------------------------- writing
 
+    def dirty_pages(self) -> list[KeyPage]:
+        """Return the pages that the next commit writes."""
+        return [page for _, page in sorted(self._pages.items()) if page.dirty]
+
     def commit(self, keep_bare: bool) -> None:
         """Write the pages that were used, and the meta record if it changed or any page was written.
 
         ``keep_bare`` keeps windows without contents, state or timers (purged sessions).
         """
-        dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
+        dirty = self.dirty_pages()
         for page in dirty:
             self._forget(page, keep_bare)
             self._count(_WINDOWS, -page.at_rest)

@@ -1,0 +1,32 @@
+"""Filled windows through every crash, repetition and restored savepoint of random schedules, without Spark.
+
+``PANESTREAM_CASES=100 pytest tests/testing/simulation/test_filled.py`` runs more schedules, ``PANESTREAM_SEED`` others.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import panestream.testing.simulation as simulation
+from panestream.engine.query import WindowSpec
+from panestream.testing.simulation.own import UserQuery, row_maker
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.fill import Fill
+from tests.comparison import harness
+
+COLUMNS = pa.schema([("x", pa.float64())])
+RESULTS = (agg.count().alias("n"), agg.mean("x").alias("m"))
+WINDOWS = [
+    WindowSpec(TumblingEventTimeWindows(60), fill=Fill("last", (("n", "zero"),), 240)),
+    WindowSpec(SlidingEventTimeWindows(60, 20), allowed_lateness=100, fill=Fill("last", max_gap=120)),
+    WindowSpec(TumblingEventTimeWindows(60), fill=Fill("zero", (("m", "linear"),), 300)),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=["last", "late rows", "linear"])
+def test_filled_windows_survive_every_crash(window):
+    query = UserQuery(window, None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (0, 30, 360))
+    done = simulation._simulated(query, harness.cases(1), harness.first_seed())
+    assert done.runs > 50
