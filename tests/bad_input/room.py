@@ -81,7 +81,7 @@ class Outcome:
     def text(self) -> str:
         """Return the outcome as the page shows it."""
         if self.error is not None:
-            return f"`{type(self.error).__name__}`: {plain(str(self.error))}"
+            return f"`{type(self.error).__name__}`<br>{plain(str(self.error))}"
         parts = [f"`{tag}` has {count} {'row' if count == 1 else 'rows'}" for tag, count in self.outputs.items() if count]
         told = ", ".join(parts) or "no rows"
         told += f"; total {', '.join(self.totals)}" if self.totals else ""

@@ -412,9 +412,9 @@ def test_wrong_reading_of_tiles_is_refused(spark, rows, stored):
     whole = rows.withColumn("price", rows.price.cast("bigint"))
     with pytest.raises(InvalidPlanError, match="'price' is of type bigint in the rows, but the tiles had double"):
         pst.from_panes(stored, agg.sum("price"), rows=whole, event_time="ts")
-    with pytest.raises(InvalidPlanError, match=r"the key 'user' is no column; .* its function user\(\)"):
+    with pytest.raises(InvalidPlanError, match=r"the key 'user' is not a column; .* its function user\(\)"):
         pst.from_panes(stored, agg.count(), rows=rows.withColumnRenamed("user", "visitor"), event_time="ts")
-    with pytest.raises(InvalidPlanError, match="the key 'user' is no column; known here: at, id"):
+    with pytest.raises(InvalidPlanError, match="the key 'user' is not a column; known here: at, id"):
         read.as_of(asked.select("at", "id"), at="at", windows={"h": "1 hour"})
     with pytest.raises(InvalidPlanError, match=r"on is the column of the questions for each key .* got \['user'\]"):
         read.as_of(asked, at="at", windows={"h": "1 hour"}, on=["user"])

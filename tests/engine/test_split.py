@@ -46,7 +46,7 @@ FIRES = (
         (
             [DISTINCT, agg.mean("v"), agg.count(), agg.first("v")],
             TEN,
-            "split_distinct cannot combine the parts of agg.mean('v'), agg.first('v') together: ",
+            "split_distinct cannot combine the parts of agg.mean('v'), agg.first('v') with count_distinct",
         ),
         ([DISTINCT], WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=1), f"{FIRES}fire again"),
         ([DISTINCT], WindowSpec(TumblingProcessingTimeWindows(10)), f"{FIRES}fire again"),

@@ -178,7 +178,7 @@ def test_panestream_error_during_a_run_is_printed_without_traceback(job, spark):
 
 
 def test_errors_and_warnings_use_the_terms_of_job_files(job, spark):
-    plain = "2 of 9 rows have no usable event time. Filter such rows out, or route them to a side output "
+    plain = "2 of 9 rows have an unusable event time. Filter such rows out, or route them to a side output "
     spark.error = InvalidEventTimeError(plain + "with .side_output_invalid(tag)")
     spark.warning = (
         "micro-batch 3 dropped 2 late rows: keep them with .side_output_late_data('late') and "

@@ -121,7 +121,7 @@ def test_sum_that_overflows_in_a_reduced_batch_fails(spark: Any) -> None:
 
 def test_row_without_event_time_fails_a_reduced_batch(spark: Any) -> None:
     df = spark.range(4).selectExpr("'k' AS key", "if(id = 2, null, id) AS ts", "id AS v")
-    with pytest.raises(Exception, match=r"no usable event time in 'ts.*side_output_invalid"):
+    with pytest.raises(Exception, match=r"an unusable event time in 'ts.*side_output_invalid"):
         result(df, WINDOWS[0], agg.sum("v")).main.collect()
 
 

@@ -149,13 +149,15 @@ def test_missing_column_is_refused_with_a_suggestion(df):
 @pytest.mark.parametrize("key", [lambda: "user", lambda: "USER AS name", lambda: F.col("user")])
 def test_missing_column_user_is_not_read_as_the_function_user(df, key):
     # Without a column of that name, Spark reads the word as user(), and all rows would have one key.
-    with pytest.raises(InvalidPlanError, match=r"the key '.*' is no column; .* function (user|USER)\(\), the same for all rows"):
+    with pytest.raises(
+        InvalidPlanError, match=r"the key '.*' is not a column; .* function (user|USER)\(\), the same for all rows"
+    ):
         windowed(df.withColumnRenamed("user", "visitor"), key())
     made = windowed(df.withColumnRenamed("user", "visitor"), "visitor AS user").aggregate(
         agg.count_distinct("visitor").alias("n")
     )
     assert made.main.columns[0] == "user"
-    with pytest.raises(InvalidPlanError, match="the input of an aggregate 'user' is no column"):
+    with pytest.raises(InvalidPlanError, match="the input of an aggregate 'user' is not a column"):
         windowed(df.drop("user"), "wait").aggregate(agg.count_distinct("user"))
 
 

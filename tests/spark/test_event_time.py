@@ -117,6 +117,6 @@ def test_error_shows_the_invalid_event_time(spark, tmp_path, time, told):
         lambda result: result.run(main=pst.MemorySink()),
     ):
         df = source.stream() if "checkpoint" in start.__code__.co_consts else source.batch()
-        with pytest.raises(InvalidEventTimeError, match=f"no usable event time in .*{told}.*side_output_invalid") as raised:
+        with pytest.raises(InvalidEventTimeError, match=f"an unusable event time in .*{told}.*side_output_invalid") as raised:
             start(counted(df, strategy, time))
         assert "SQLSTATE" not in str(raised.value)

@@ -11,7 +11,7 @@ from panestream.spark.failures import _NO_STATE, _REASONS, known_reason, of_oper
 QUOTED = (
     "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nLogical Plan:\n"
     "~Project [CASE WHEN isnull(t#1) THEN t#2 ELSE cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, "
-    "concat(panestream.errors.InvalidEventTimeError: a row has no usable event time in 't in seconds': , "
+    "concat(panestream.errors.InvalidEventTimeError: a row has an unusable event time in 't in seconds': , "
     "substring(cast(t#1 as string), 1, 100), . Filter such rows out)), NullType) as bigint) END AS time#3]\n"
 )
 """The plan of a query whose event time is not a timestamp. Spark quotes it below any error of the stream."""
@@ -22,7 +22,7 @@ def test_error_name_in_a_quoted_plan_is_ignored():
 
 
 def test_raised_error_is_found_next_to_a_quoted_plan():
-    said = "panestream.errors.InvalidEventTimeError: a row has no usable event time in 't': 'x'. Filter such rows out"
+    said = "panestream.errors.InvalidEventTimeError: a row has an unusable event time in 't': 'x'. Filter such rows out"
     for text in (f"[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001\n\n{QUOTED}", f"{QUOTED}\n[USER_RAISED_EXCEPTION] {said}"):
         found = own_error(text)
         assert isinstance(found, InvalidEventTimeError)

@@ -26,9 +26,7 @@ def test_duration_parts_have_separate_signs(text, minutes):
 
 @pytest.mark.parametrize("text", ["-1 hour 30 minutes", "-1 hour, 30 minutes", "5 days -1 hour 30 minutes", "-1h30 minutes"])
 def test_unsigned_part_after_a_negative_one_is_refused(text):
-    with pytest.raises(
-        InvalidDurationError, match=r"lower bound .* whether the minus is for '30 minutes', too: .* '-30 minutes'"
-    ):
+    with pytest.raises(InvalidDurationError, match=r"lower bound .* whether the minus is for '30 minutes', too.* '-30 minutes'"):
         to_micros(text, "lower bound")
 
 

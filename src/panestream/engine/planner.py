@@ -66,8 +66,8 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
     others = [one for one in aggregates if type(one) not in _TOGETHER]
     if others:
         raise InvalidPlanError(
-            f"split_distinct cannot combine the parts of {', '.join(map(repr, others))} with count_distinct, only count, sum, "
-            f"min and max. Replace a mean by sum and count, and compute other aggregates in another query"
+            f"split_distinct cannot combine the parts of {', '.join(map(repr, others))} with count_distinct. It supports "
+            f"count, sum, min and max: replace a mean by sum and count, and compute other aggregates in another query"
         )
     if isinstance(operator, FilledPaneSpec):
         raise InvalidPlanError("split_distinct and fill do not go together: leave one of them out, or fill the stored results")

@@ -307,8 +307,8 @@ def check_no_word(df: DataFrame, given: str | Column, what: str) -> None:
     if match is None or Names.of(df.sparkSession).find(match[1], df.columns) is not None:
         return
     raise InvalidPlanError(
-        f"{what} {as_written(given)!r} is no column; {did_you_mean(match[1], df.columns)} (Spark would take the word for its "
-        f"function {match[1]}(), the same for all rows: write that if it is meant)"
+        f"{what} {as_written(given)!r} is not a column; {did_you_mean(match[1], df.columns)} (Spark would read the word as its "
+        f"function {match[1]}(), the same for all rows; write that to use it)"
     )
 
 

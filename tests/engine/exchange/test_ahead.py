@@ -74,8 +74,8 @@ def test_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
             r"1 of 2 rows .* 1 hour ahead of the clock, .*9999-12-31T23:59:59Z at 1970",
         ),
         (BOUNDED.max_ahead("1 hour", of="rows"), [1, 2, YEAR_9999], "1 of 3 rows .* ahead of the other rows, .*9999-12-31"),
-        (BOUNDED, [1, None], "1 of 2 rows .* no usable event time in 'ts' .*: the first has null"),
-        (BOUNDED, [2**62, 1], f"1 of 2 rows .* no usable event time in 'ts' .*: the first has {2**62} microseconds"),
+        (BOUNDED, [1, None], "1 of 2 rows .* an unusable event time in 'ts' .*: the first has null"),
+        (BOUNDED, [2**62, 1], f"1 of 2 rows .* an unusable event time in 'ts' .*: the first has {2**62} microseconds"),
     ],
 )
 def test_row_too_far_ahead_is_an_error_without_a_side_output(strategy, times, message):

@@ -48,7 +48,7 @@ def test_null_times_and_times_out_of_bounds_are_unusable(times, usable):
 def test_error_shows_the_event_time_and_suggests_a_time_zone(event_time, hint):
     recipe = replace(plan(), event_time=event_time, way_out="Do this.")
     assert complaint(recipe, "2 of 3 rows have", "the first has null") == (
-        f"2 of 3 rows have no usable event time in {event_time!r} (null, unreadable, or after the year 140,000): "
+        f"2 of 3 rows have an unusable event time in {event_time!r} (null, unreadable, or after the year 140,000): "
         f"the first has null.{hint} Do this."
     )
 

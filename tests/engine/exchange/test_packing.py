@@ -91,7 +91,7 @@ def test_event_time_error_counts_all_invalid_rows_and_shows_the_first(monkeypatc
     with pytest.raises(InvalidEventTimeError) as raised:
         send(replace(plan(), way_out="Do this."), table([1, None, 3, 2**62 + 1]), chunks=1)
     assert str(raised.value) == (
-        "2 of 4 rows of a source partition have no usable event time in 'ts' (null, unreadable, or after the year "
+        "2 of 4 rows of a source partition have an unusable event time in 'ts' (null, unreadable, or after the year "
         "140,000): the first has null. Do this."
     )
 

@@ -291,7 +291,7 @@ def test_plan_with_an_aggregate_of_an_unknown_package_is_refused():
     class Product(agg.Sum):
         pass
 
-    with pytest.raises(StateFormatError, match="of another package"):
+    with pytest.raises(StateFormatError, match="belongs to another package"):
         roundtrip(Product("v"))
 
 

@@ -301,7 +301,7 @@ def complaint(plan: SaysEventTime, what: str, value: str) -> str:
     zones = _unknown_zones(plan.event_time or "")
     hint = f" There is no time zone {zones[0]!r}; {did_you_mean(zones[0], zoneinfo.available_timezones())}" if zones else ""
     return (
-        f"{what} no usable event time in {plan.event_time!r} (null, unreadable, or after the year 140,000): {value}."
+        f"{what} an unusable event time in {plan.event_time!r} (null, unreadable, or after the year 140,000): {value}."
         f"{hint} {plan.way_out}"
     )
 

@@ -64,7 +64,7 @@ class RowSpec(RowSettings, OperatorSpec):
             evicts=window.evictor is not None,
             no_changelog=(
                 "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the "
-                "row operator: {'; '.join(self.reasons)}"
+                f"row operator: {'; '.join(self.reasons)}"
             ),
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
