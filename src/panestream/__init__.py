@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import CalendarDays as CalendarDays
     from panestream.windowing.assigners import CalendarHours as CalendarHours
     from panestream.windowing.assigners import CalendarMonths as CalendarMonths
-    from panestream.windowing.assigners import CalendarQuarters as CalendarQuarters
     from panestream.windowing.assigners import CalendarWeeks as CalendarWeeks
     from panestream.windowing.assigners import CalendarYears as CalendarYears
     from panestream.windowing.assigners import CumulatingEventTimeWindows as CumulatingEventTimeWindows
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import LookBackWindows as LookBackWindows
     from panestream.windowing.assigners import PredicateWindows as PredicateWindows
     from panestream.windowing.assigners import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
-    from panestream.windowing.assigners import RollingWindows as RollingWindows
     from panestream.windowing.assigners import SlidingEventTimeWindows as SlidingEventTimeWindows
     from panestream.windowing.assigners import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
     from panestream.windowing.assigners import TumblingEventTimeWindows as TumblingEventTimeWindows
