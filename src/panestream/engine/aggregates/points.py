@@ -120,7 +120,7 @@ class PointsResult(Result):
         if self.of == "increase":
             return array_of(increase, pa.float64(), count > 1)
         if self.of == "rate":
-            return array_of(increase / np.where(moved, span, 1) * _SECOND, pa.float64(), moved)
+            return array_of(increase / (np.where(moved, span, 1) / _SECOND), pa.float64(), moved)
         mean = (linear if self.of == "linear" else constant) / np.where(moved, span, 1)
         return array_of(np.where(moved, mean, value), pa.float64(), count > 0)
 
