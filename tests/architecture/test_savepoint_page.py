@@ -63,7 +63,7 @@ NAMES = {
     "a purging trigger or not": {"purges"},
     "an evictor or not": {"evicts"},
     "`.with_firing()` and `.changelog()`": {"emitted"},
-    "`.split_distinct` and its number of parts": {"split"},
+    "`split_distinct` and its number of parts": {"split"},
     "key columns and event time, as they are written": {"key", "event time"},
     "the operator": {"operator"},
 }

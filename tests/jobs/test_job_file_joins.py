@@ -158,7 +158,7 @@ def without(text, line):
         (text_of(left=LEFT.replace("[left]", "[left]\nfiring = 3")), "left.firing: unknown key here; it applies to both streams: write [firing]"),
         (text_of(right=RIGHT.replace('"user"', '["user", "ad"]', 1)), "right.key: has 2 columns, left.key has 1: give both as many"),
         (text_of(right=RIGHT.replace('"user"', '"rank"', 1)), "right.key[0]: the results have a column 'rank' already"),
-        (text_of(left=LEFT.replace('"user"', '"left"', 1)), "left.key[0]: the results have a column 'left' of their own"),
+        (text_of(left=LEFT.replace('"user"', '"left"', 1)), "left.key[0]: the results have a column 'left' already"),
         (text_of(right=RIGHT.replace('"user"', '["user", "user"]', 1)), "right.key[1]: 'user' is given twice"),
         (text_of(right=RIGHT.replace("delay", "delai")), "right.watermark.delai: unknown key; did you mean 'delay'?"),
         (text_of(right=RIGHT[: RIGHT.index("[right.watermark]")]), "job.toml:11: right: 'watermark' is missing"),
@@ -264,7 +264,7 @@ def test_job_file_can_write_tiles(loaded_of):
     ("text", "answer"),
     [
         (of_tiles(then="[panes]\n"), "panes: is empty: give at least one"),
-        (of_tiles(then="[panes]\nn = 'cuont'\n"), "panes.n.function: 'cuont' is not known; did you mean 'count'?"),
+        (of_tiles(then="[panes]\nn = 'cuont'\n"), "panes.n.function: 'cuont' is not known; did you mean 'count' or 'count_if'?"),
         (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' processes the rows of a window already"),
         (
             of_tiles(window='[window]\ntype = "session"\ngap = "1 hour"\n'),
@@ -279,7 +279,7 @@ def test_job_file_can_write_tiles(loaded_of):
         (of_tiles("[firing]\ntrigger = 'count'\ncount = 1\n"), "firing: a tile is emitted when its slice ends"),
         (of_tiles("[top]\nn = 1\nby = 'n'\n"), "top: is about results, but tiles hold partial aggregates"),
         (of_tiles(before="every_firing = true\n"), "every_firing: is about results, but tiles hold partial aggregates"),
-        (of_tiles().replace('key = "user"', 'key = "tile"'), "key[0]: the results have a column 'tile' of their own"),
+        (of_tiles().replace('key = "user"', 'key = "tile"'), "key[0]: the results have a column 'tile' already"),
     ],
 )
 def test_mistake_in_tiles_is_reported_with_line_path_and_hint(complaint, text, answer):

@@ -52,7 +52,7 @@ make_runner: Callable[[LoadedJob], AbstractContextManager[SessionRunner]] = Spar
 """Runs the jobs; tests replace it."""
 
 
-class Mode(str, Enum):
+class RunMode(str, Enum):
     """How a job runs."""
 
     stream = "stream"
@@ -62,7 +62,9 @@ class Mode(str, Enum):
 JobFile = Annotated[Path, typer.Argument(help="The job file: .toml, .yaml or .yml.", show_default=False)]
 Input = Annotated[Path | None, typer.Option("--input", help="Read this file or folder instead of source.path.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Write all outputs and the checkpoint below this folder.")]
-ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Run as a stream or as a batch instead of the mode in the file.")]
+ModeOption = Annotated[
+    RunMode | None, typer.Option("--mode", help="Run as a stream or as a batch instead of the mode in the file.")
+]
 Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Use this folder as checkpoint.")]
 MetricsPort = Annotated[
     int | None,
@@ -159,7 +161,7 @@ def _loaded(
     job: Path,
     source: Path | None,
     output: Path | None,
-    mode: Mode | None,
+    mode: RunMode | None,
     checkpoint: Path | None,
     **started: Any,
 ) -> LoadedJob:
