@@ -24,6 +24,7 @@ ROOMS: dict[str, str] = {
     "panestream.windowing.triggers": "triggers",
     "panestream.windowing.evictors": "evictors",
     "panestream.windowing.functions": "functions",
+    "panestream.windowing.process_functions": "functions",
     "panestream.windowing.state": "functions",
     "panestream.windowing.aggregates": "aggregates",
     "panestream.windowing.watermarks": "time",

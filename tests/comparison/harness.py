@@ -139,7 +139,7 @@ def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
         agg.arg_max("u", "v", "x"), agg.count_distinct("v"), agg.collect_list("v"), agg.top_k("v", 2),
         agg.max_by("u", "v"), agg.arg_min("v", "x", "u"), agg.corr("u", "v"), agg.mode("v"), agg.percentile("v", 0.75),
         agg.collect_set("v"), agg.entropy("v"), agg.increase("v"), agg.rate("u"), agg.time_weighted_mean("u"),
-        agg.decayed_mean("x", "10 microseconds"), agg.ohlc("v"), agg.theta_sketch("v", 4),
+        agg.decayed_mean("x", "10 microseconds"), agg.ohlc("v"),
     ]  # fmt: skip
     chosen = rng.sample(known, rng.randint(1, 4))
     return tuple(aggregate.alias(f"r{place}") for place, aggregate in enumerate(chosen))

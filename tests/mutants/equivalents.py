@@ -73,9 +73,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/intervals.py:IntervalOperator._emit_pairs: and / or: not left.num_rows or not right.num_rows -> not left.num_rows and (not right.num_rows)": (
         "It spares a search: where one of the two has no rows, no row finds a partner, and the next statement returns."
     ),
-    "engine/operators/intervals.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
-        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
-    ),
     "engine/operators/look_back/history.py:RowsByTime._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
         "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
     ),
@@ -165,6 +162,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "engine/operators/sessions/operator.py:session_rows: constant: 1 -> 2 (3)": (
         "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
+    ),
+    "engine/operators/two_sides.py:TwoSidesSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),
     "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (
         "Windows of the clock that had ended a step earlier have fired and gone: none is there to fire again."

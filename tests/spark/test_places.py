@@ -131,27 +131,27 @@ NESTED = "readers of the outer folder would find files of the inner folder. Put 
         (
             {"main": "file:/out/in", "late": "file:/out"},
             None,
-            f"the outputs 'main' and 'late' lie one inside the other (file:/out/in, file:/out): {NESTED}",
+            f"the outputs 'main' and 'late' are nested (file:/out/in, file:/out): {NESTED}",
         ),
         (
             {"main": "file:/out", "late": "file:/out/in"},
             None,
-            f"the outputs 'main' and 'late' lie one inside the other (file:/out, file:/out/in): {NESTED}",
+            f"the outputs 'main' and 'late' are nested (file:/out, file:/out/in): {NESTED}",
         ),
         (
             {"main": "file:/out"},
             "/out/",
-            f"the output 'main' and the checkpoint lie one inside the other (file:/out, file:/out): {NESTED}",
+            f"the output 'main' and the checkpoint are nested (file:/out, file:/out): {NESTED}",
         ),
         (
             {"seen": "file:/other", "main": "file:/out/in"},
             "file:///out",
-            f"the output 'main' and the checkpoint lie one inside the other (file:/out/in, file:/out): {NESTED}",
+            f"the output 'main' and the checkpoint are nested (file:/out/in, file:/out): {NESTED}",
         ),
         (
             {"main": "file:/out"},
             "/out/checkpoint",
-            f"the output 'main' and the checkpoint lie one inside the other (file:/out, file:/out/checkpoint): {NESTED}",
+            f"the output 'main' and the checkpoint are nested (file:/out, file:/out/checkpoint): {NESTED}",
         ),
     ],
 )

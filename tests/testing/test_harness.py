@@ -252,7 +252,7 @@ def test_minimum_and_maximum_timestamps_are_public():
         (({"price": 1},), "need the event time of each element"),
         (({"cost": 1}, 0), "has a value for 'cost'"),
         (((1, 2), 0), "a row is a dict, or 1 values"),
-        (({"price": 1}, datetime(2026, 1, 1)), "of no time zone"),
+        (({"price": 1}, datetime(2026, 1, 1)), "without a time zone"),
         (({"price": 1}, 2**63), "which no time can be"),
         (({"price": 1}, True), "the timestamp is True"),
     ],

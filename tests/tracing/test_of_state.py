@@ -215,7 +215,7 @@ def test_explanation_of_processing_time_and_global_windows_has_no_late_rows():
 def test_explanation_needs_exactly_one_of_time_and_window():
     known = state(ASSIGNERS[0])
     for asked in ({}, {"at": 0, "window": 0}):
-        with pytest.raises(InvalidPlanError, match="one of both"):
+        with pytest.raises(InvalidPlanError, match="Give either an event time"):
             explain_state(known, **asked)
     with pytest.raises(InvalidPlanError, match="Query the state"):
         pst.tools.why(trace_of_state(known), at=0)

@@ -43,7 +43,7 @@ def test_time_is_read_from_integers_durations_and_datetimes(time, micros):
             InvalidPlanError,
             r"the watermark is '2026-02-30 10:04', which is not a time: write '2026-01-31 10:04'",
         ),
-        ("10:04", InvalidDurationError, r"of a time write '2026-01-31 10:04' \(UTC, or with its zone\)"),
+        ("10:04", InvalidDurationError, r"for a time write '2026-01-31 10:04' \(UTC, or with its zone\)"),
         (None, InvalidDurationError, "the watermark must be a timedelta or a string"),
     ],
 )

@@ -141,8 +141,8 @@ def beyond_row(sql: str) -> str | None:
     must be an expression over the columns of a row: reflect() is not a function that SQL of a job file may call. Call it in a \
 view that the job reads
     >>> print(beyond_row("price > (SELECT avg(price) FROM shop.items)"))
-    must be an expression over the columns of a row: SELECT begins a query. Join in a table that the job reads; a column of that \
-name stands in backticks
+    must be an expression over the columns of a row: SELECT begins a query. Join in a table that the job reads; write a \
+column of that name in backticks
     """
     if "${" in sql:
         return _refused("Spark puts settings and environment variables in the place of ${...}")

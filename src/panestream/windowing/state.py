@@ -57,7 +57,7 @@ class ValueStateDescriptor:
 
     Examples:
         >>> ValueStateDescriptor("seen")
-        ValueStateDescriptor(name='seen')
+        ValueStateDescriptor(name='seen', ttl=None)
     """
 
     name: str
@@ -76,7 +76,7 @@ class ReducingStateDescriptor:
 
     Examples:
         >>> ReducingStateDescriptor("largest", max)
-        ReducingStateDescriptor(name='largest', reduce_function=<built-in function max>)
+        ReducingStateDescriptor(name='largest', reduce_function=<built-in function max>, ttl=None)
     """
 
     name: str
@@ -97,7 +97,7 @@ class ListStateDescriptor:
 
     Examples:
         >>> ListStateDescriptor("prices")
-        ListStateDescriptor(name='prices')
+        ListStateDescriptor(name='prices', ttl=None)
     """
 
     name: str
@@ -114,7 +114,7 @@ class MapStateDescriptor:
 
     Examples:
         >>> MapStateDescriptor("pages")
-        MapStateDescriptor(name='pages')
+        MapStateDescriptor(name='pages', ttl=None)
     """
 
     name: str

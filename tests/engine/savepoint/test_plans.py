@@ -282,8 +282,8 @@ def test_changed_plan_is_refused_with_the_cause(broken):
 
 
 def test_plans_of_every_operator_can_be_read():
-    # These two are not chosen by a rule: the row operator runs everything else, and interval joins do not have windows.
-    operators = {rule.__module__.split(".")[3] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
+    # These are not chosen by a rule: the row operator runs everything else, and joins by time do not have windows.
+    operators = {rule.__module__.split(".")[3] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals", "as_of_join"}
     assert {kind.__module__.split(".")[3] for kind in plans.SPECS} == operators
 
 

@@ -56,7 +56,7 @@ def test_entry_with_the_largest_number_and_then_name_holds_the_checkpoint(tmp_pa
 def test_missing_entry_of_a_run_means_a_replaced_checkpoint(tmp_path):
     entry(tmp_path, 1)
     for there in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(SinkError, match=r"deleted or replaced while the query ran \(the entry of run 2 is gone\)"):
+        with pytest.raises(SinkError, match=r"deleted or replaced while the query ran \(the entry of run 2 is missing\)"):
             Epoch(str(there), 2, "ab").check(SPARK)
     # A later run's entry is found even if this run's entry is missing.
     with pytest.raises(FencedError, match="run 1, this is run 0"):

@@ -74,7 +74,7 @@ def test_later_run_is_detected_through_spark_if_entries_are_not_visible(spark, c
     runs[1].check(spark)
     with pytest.raises(FencedError, match=r"\(run 2, this is run 1\)"):
         runs[0].check(spark)
-    with pytest.raises(SinkError, match="the entry of run 7 is gone"):
+    with pytest.raises(SinkError, match="the entry of run 7 is missing"):
         Epoch(checkpoint, 7, "ab").check(spark)
     runs[1].forget_old()
     assert entries(checkpoint) == [0, 1, 2]

@@ -51,7 +51,7 @@ def test_operator_of_a_plan_is_found_with_its_stored_key_groups(states):
 def test_last_of_several_equal_operators_is_chosen_without_a_given_plan(states):
     there = states(of_0=TENS, of_1=TWENTIES, of_2=plan_of(20, groups=2))
     assert operator_of(STORED, there, TWENTIES.identity()) == 1
-    with pytest.raises(CheckpointError, match=r"^2 operators of the query in there run this plan: .* Leave plan= out"):
+    with pytest.raises(CheckpointError, match=r"^2 operators of the query in there run this plan, .* Leave plan= out"):
         operator_and_plan(STORED, there, TWENTIES)
 
 

@@ -128,9 +128,9 @@ def test_missing_partition_of_the_state_is_named(spark, checkpoint):
     for operator, partitions, gone in ((0, 3, "state/0/2"), (1, 1, "state/1/0")):
         with pytest.raises(StateDamagedError) as caught:
             check_last_partition(spark, checkpoint.path, operator, partitions)
-        assert str(caught.value) == f"the state of the checkpoint {checkpoint.path} cannot be read: {gone} is gone. {WAY_OUT}"
+        assert str(caught.value) == f"the state of the checkpoint {checkpoint.path} cannot be read: {gone} is missing. {WAY_OUT}"
     checkpoint.operators[0] = 3
-    with pytest.raises(StateDamagedError, match="state/0/2 is gone"):
+    with pytest.raises(StateDamagedError, match="state/0/2 is missing"):
         read_checkpoint(spark, checkpoint.path)
 
 

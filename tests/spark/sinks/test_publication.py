@@ -216,8 +216,8 @@ def test_leftover_attempts_of_earlier_runs_are_swept(tmp_path):
         ("/out/x", "file:/out/x", "have one place"),
         ("file:///out/x", "/out/y/../x", "have one place"),
         ("s3a://b/x", "S3A://b//x/", "have one place"),
-        ("/out", "/out/late", "one inside the other"),
-        ("/out/main/late", "/out/main", "one inside the other"),
+        ("/out", "/out/late", "are nested"),
+        ("/out/main/late", "/out/main", "are nested"),
         ("x", str(Path("x").absolute()), "have one place"),
     ],
 )

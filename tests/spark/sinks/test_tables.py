@@ -156,7 +156,7 @@ def test_sink_without_exactly_once_reports_at_least_once():
 
 @pytest.mark.parametrize("sink", [pst.TableSink("t"), pst.MergeSink("t", ["user"])])
 def test_missing_table_is_an_error(sink):
-    with pytest.raises(SinkError, match="the table t is gone"):
+    with pytest.raises(SinkError, match="the table t is missing"):
         sink.open(Session(), QueryRunInfo("q1", written=True))
     session = Session(t="delta")
     assert sink.open(session, QueryRunInfo("q1", written=True)) == sink
@@ -251,7 +251,7 @@ def test_missing_settings_of_delta_are_named(monkeypatch, said):
 def test_iceberg_table_in_the_session_catalog_is_refused_at_start(sink):
     session = Session()
     session.read = Mock()
-    with pytest.raises(SinkError, match=r"cannot be made: its catalog, spark_catalog, is Spark's own"):
+    with pytest.raises(SinkError, match=r"cannot be made: its catalog, spark_catalog, is Spark's catalog"):
         sink.open(session, QueryRunInfo("q1"))
     session.settings["spark.sql.catalog.spark_catalog"] = "org.apache.iceberg.spark.SparkSessionCatalog"
     assert sink.open(session, QueryRunInfo("q1")) == sink

@@ -67,7 +67,7 @@ def test_after_all_of_merged_sessions_keeps_finished_triggers_of_either():
 
 @pytest.mark.parametrize("given", [(), (CountTrigger,)])
 def test_after_all_refuses_anything_but_triggers(given):
-    with pytest.raises(InvalidWindowError, match="AfterAll wants"):
+    with pytest.raises(InvalidWindowError, match="AfterAll needs"):
         AfterAll.of(*given)
 
 

@@ -68,9 +68,9 @@ def test_after_any_of_merged_sessions_combines_their_counts():
 
 @pytest.mark.parametrize("given", [(), (CountTrigger,), (None, AfterCount(1))])
 def test_after_any_refuses_anything_but_triggers(given):
-    with pytest.raises(InvalidWindowError, match="AfterAny wants"):
+    with pytest.raises(InvalidWindowError, match="AfterAny needs"):
         AfterAny.of(*given)
-    with pytest.raises(InvalidWindowError, match="AfterAny wants"):
+    with pytest.raises(InvalidWindowError, match="AfterAny needs"):
         AfterAny(AfterCount(1))
 
 

@@ -56,7 +56,7 @@ def test_after_each_refuses_an_endless_trigger_before_the_last():
 
 
 def test_after_each_refuses_an_empty_list():
-    with pytest.raises(InvalidWindowError, match="AfterEach wants"):
+    with pytest.raises(InvalidWindowError, match="AfterEach needs"):
         AfterEach.of()
 
 

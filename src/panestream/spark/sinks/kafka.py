@@ -234,7 +234,7 @@ class KafkaSink(Sink):
         if "RecordTooLarge" in said or "MESSAGE_TOO_LARGE" in said:
             raise SinkError(
                 f"{self.describe()}: a record is larger than the producer or the topic allows. Give "
-                f"options={'kafka.max.request.size': 'BYTES'}, and the topic the same as max.message.bytes"
+                f"options={{'kafka.max.request.size': 'BYTES'}}, and the topic the same as max.message.bytes"
             ) from error
 
 

@@ -262,7 +262,7 @@ def placed(descriptor: Any, place: str) -> Any:
     """Return a descriptor with a place as the prefix of its name.
 
     >>> placed(ValueStateDescriptor("last"), "early.")
-    ValueStateDescriptor(name='early.last')
+    ValueStateDescriptor(name='early.last', ttl=None)
     """
     try:
         return _known(descriptor, place)
