@@ -275,7 +275,7 @@ def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
     [
         (lambda c, v: keyed(c).join(v), "join needs another keyed stream"),
         (lambda c, v: keyed(c).join(keyed(v).window(MINUTES)), "join needs another keyed stream"),
-        (lambda c, v: keyed(c).co_group(pst.stream(v).key_by("user")), "co_group: one stream has event time .* give it to both"),
+        (lambda c, v: keyed(c).co_group(pst.stream(v).key_by("user")), "co_group: one stream has event time .* Give it to both"),
         (lambda c, v: keyed(c).join(pst.stream(v).key_by("user", "price")), r"the key \(user\), the right one \(user, price\)"),
         (
             lambda c, v: keyed(c).join(keyed(v, key="price")),
@@ -368,7 +368,7 @@ def test_join_of_a_stream_and_a_batch_is_refused(spark, tmp_path, views):
 def test_join_with_incompatible_watermark_strategies_is_refused(clicks, views):
     plain = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     closing = pst.stream(views).assign_timestamps("ts", plain.closing_after("1 minute")).key_by("user")
-    with pytest.raises(InvalidPlanError, match=r"closing_after .* give it to both streams, or to neither"):
+    with pytest.raises(InvalidPlanError, match=r"closing_after .* [Gg]ive it to both streams, or to neither"):
         keyed(clicks).join(closing)
 
 
@@ -516,7 +516,7 @@ def test_as_of_join_of_a_batch(clicks, views):
             "asof_join goes by event time",
         ),
         (lambda c, v: keyed(c).merge_asof(keyed(v)), r"write orders\.asof_join\(prices\)"),
-        (lambda c, v: keyed(c).asof_join(v), "asof_join wants another keyed stream"),
+        (lambda c, v: keyed(c).asof_join(v), "asof_join needs another keyed stream"),
     ],
 )
 def test_wrong_as_of_join_is_refused(clicks, views, build, message):

@@ -245,7 +245,7 @@ def test_error_names_a_value_too_large_for_the_state_store(monkeypatch):
     monkeypatch.setattr(sealed_state, "STORED_BYTES", 100_000)
     with pytest.raises(
         MemoryLimitError,
-        match=r"value 0 of 'elements' in the state of key group 0 \(row operator\) would be .* read less at a time",
+        match=r"value 0 of 'elements' in the state of key group 0 \(row operator\) would be .* [Rr]ead less at a time",
     ):
         run(plan_of("sessions"), MemoryState(), [0] * 100, 2_000)
 

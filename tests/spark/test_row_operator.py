@@ -454,11 +454,11 @@ def test_wrong_call_on_the_row_operator_is_refused_with_advice(spark, tmp_path):
         windows.trigger(pst.CountTrigger)
     with pytest.raises(InvalidPlanError, match="an object, not the class itself"):
         windows.process(pst.ProcessWindowFunction, "n int")
-    with pytest.raises(InvalidPlanError, match=r"write \.aggregate_with\(Mean\(\), schema="):
+    with pytest.raises(InvalidPlanError, match=r"[Ww]rite \.aggregate_with\(Mean\(\), schema="):
         windows.aggregate(Mean())
     with pytest.raises(InvalidPlanError, match="schema='n bigint"):
         windows.aggregate_with(Mean())
-    with pytest.raises(InvalidPlanError, match=r"write \.aggregate\(agg\.count\(\)\)"):
+    with pytest.raises(InvalidPlanError, match=r"[Ww]rite \.aggregate\(agg\.count\(\)\)"):
         windows.aggregate_with(pst.agg.count(), "n bigint")
     with pytest.raises(InvalidPlanError, match="outputs have already"):
         windows.apply(lambda key, window, rows: [len(rows)], "user string, n int")

@@ -81,7 +81,7 @@ def test_restarts_around_the_first_micro_batch_from_savepoint_agree(spark, old, 
         (new / "commits" / name).unlink()
     for name in ("1", ".1.crc"):
         (new / "offsets" / name).unlink()
-    with pytest.raises(CheckpointError, match=f"start once more with savepoint='{saved}'"):
+    with pytest.raises(CheckpointError, match=f"[Ss]tart once more with savepoint='{saved}'"):
         start()
     with pytest.raises(CheckpointError, match="began with another savepoint"):
         start(savepoint=other)

@@ -376,7 +376,7 @@ def test_without_exclusive_creation_an_abandoned_claim_blocks_no_query(tmp_path,
     leave_marker(SPARK, tmp_path / "out/_attempts/claim-ab", {"query": "other", "given_up": True})
     sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
     leave_marker(SPARK, tmp_path / "held/_attempts/claim-ab", {"query": "other"})
-    with pytest.raises(SinkError, match=r"is claimed by another query .*claim-ab.*delete that claim and start again"):
+    with pytest.raises(SinkError, match=r"is claimed by another query .*claim-ab.*[Dd]elete that claim and start again"):
         pst.ParquetSink(str(tmp_path / "held")).open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
 
 
