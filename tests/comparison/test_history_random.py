@@ -230,5 +230,5 @@ def test_history_and_stream_agree_with_one_stream_and_one_batch(case, chunk):
     ],
 )
 def test_history_of_processing_time_windows_is_refused(windowing):
-    with pytest.raises(InvalidPlanError, match="[Uu]se the clock"):
+    with pytest.raises(InvalidPlanError, match=r"[Uu]se the clock"):
         check_history(harness.Query(windowing, harness.random_aggregates(random.Random(1))).row())

@@ -339,7 +339,7 @@ def test_wrong_tiles_query_is_refused(rows):
         keyed(rows).window(WINDOWS).panes(agg.count())
     with pytest.raises(InvalidPlanError, match=r"cannot be slices for panes .EventTimeSessionWindows are not aligned"):
         keyed(rows).window(pst.EventTimeSessionWindows.with_gap("1 hour")).panes(agg.count())
-    with pytest.raises(InvalidPlanError, match="[Ll]eave out the trigger"):
+    with pytest.raises(InvalidPlanError, match=r"[Ll]eave out the trigger"):
         windowed.trigger(pst.ContinuousEventTimeTrigger.of("5 minutes")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="Leave out the evictor"):
         windowed.evictor(pst.evictors.CountEvictor.of(3)).panes(agg.count())

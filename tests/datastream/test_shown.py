@@ -84,7 +84,7 @@ def test_trigger_of_spark_is_not_read_as_an_output(df, tmp_path):
         InvalidPlanError, match=r"processingTime is a trigger, not an output: write start\(trigger={'processingTime': '1 s"
     ):
         result.start(checkpoint=str(tmp_path), main=sink, processingTime="1 second")
-    with pytest.raises(InvalidPlanError, match="[Ss]tart's trigger is one of 'availableNow'"):
+    with pytest.raises(InvalidPlanError, match=r"[Ss]tart's trigger is one of 'availableNow'"):
         result.start(checkpoint=str(tmp_path), main=sink, trigger="now")
     with pytest.raises(InvalidPlanError, match=r"on_progress: the function .* will be given \(progress\)"):
         result.start(checkpoint=str(tmp_path), main=sink, on_progress=lambda: None)

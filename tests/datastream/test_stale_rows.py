@@ -28,7 +28,7 @@ def test_stale_rows_of_growing_sessions_are_warned_of_with_the_way_out(sink):
     with pytest.warns(PanestreamWarning, match=r"these windows grow: .*Add \.changelog\(\), which deletes it"):
         warn_of_stale_rows(**asked(lateness=1), sinks={"main": sink})
     early = asked(trigger=pst.ContinuousEventTimeTrigger.of("1 minute"), no_changelog="it runs row by row")
-    with pytest.warns(PanestreamWarning, match="[Tt]ake the newest where you read them"):
+    with pytest.warns(PanestreamWarning, match=r"[Tt]ake the newest where you read them"):
         warn_of_stale_rows(**early, sinks={"main": sink})
 
 

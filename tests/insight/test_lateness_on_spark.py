@@ -158,7 +158,7 @@ def test_missing_or_unsuitable_arguments_are_refused(spark, df):
         pst.tools.lateness(df, "ts", "number", windows=pst.TumblingProcessingTimeWindows.of("1 minute"))
     with pytest.raises(InvalidPlanError, match="must not be negative"):
         pst.tools.lateness(df, "ts", "number", delays=["-1 second"])
-    with pytest.raises(InvalidPlanError, match="[Gg]ive it a batch"):
+    with pytest.raises(InvalidPlanError, match=r"[Gg]ive it a batch"):
         pst.tools.lateness(spark.readStream.format("rate").load(), "timestamp", "value")
     none = pst.tools.lateness(df.where("ts IS NULL"), "ts", "number")
     assert (none.rows, none.invalid, none.costs, str(none).splitlines()[0]) == (0, 3, (), "No row has an event time.")

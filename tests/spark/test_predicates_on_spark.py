@@ -105,7 +105,7 @@ def test_wrong_windows_by_predicates_are_refused(spark):
     with pytest.raises(InvalidPlanError, match=r"both called .* and differ"):
         result_of(rows_, pst.PredicateWindows.of(start=one, end=other))
     windowed = pst.stream(rows_).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
-    with pytest.raises(InvalidPlanError, match="[Ll]eave out allowed_lateness"):
+    with pytest.raises(InvalidPlanError, match=r"[Ll]eave out allowed_lateness"):
         windowed.window(pst.PredicateWindows.of(end="true")).allowed_lateness("1 s").aggregate(agg.count())
     with pytest.raises(InvalidPlanError, match="functions of your own"):
         windowed.window(pst.PredicateWindows.of(end="true")).apply(lambda key, window, elements: [], "n int")

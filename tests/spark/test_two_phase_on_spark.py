@@ -116,7 +116,7 @@ def test_stream_of_a_two_phase_function_continues_after_restart(spark, clicks, t
 @pytest.mark.spark
 def test_function_that_cannot_run_in_two_phases_is_refused(clicks):
     tumbling = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute"))
-    with pytest.raises(InvalidPlanError, match="[Ww]rite a column for each of its 2 values"):
+    with pytest.raises(InvalidPlanError, match=r"[Ww]rite a column for each of its 2 values"):
         tumbling.aggregate_with(Average(), schema="mean double", accumulator_type="total bigint")
     with pytest.raises(InvalidPlanError, match=r"an evictor needs all elements.*Leave out accumulator_type"):
         tumbling.evictor(pst.evictors.CountEvictor.of(3)).aggregate_with(

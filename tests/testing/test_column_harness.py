@@ -91,7 +91,7 @@ def test_sessions_closed_by_an_event_end_at_once():
 
 
 def test_column_harness_refuses_unsupported_windows_and_columns():
-    with pytest.raises(InvalidPlanError, match="[Tt]ake a WindowTestHarness"):
+    with pytest.raises(InvalidPlanError, match=r"[Tt]ake a WindowTestHarness"):
         ColumnTestHarness(pst.TumblingEventTimeWindows(5), aggregate=agg.count(), columns={"v": "int64"})
     with pytest.raises(InvalidPlanError, match="no column 'w'"):
         ColumnTestHarness(pst.LookBackWindows(5), aggregate=agg.sum("w"), columns={"v": "int64"})

@@ -295,7 +295,7 @@ def test_watermark_strategy_per_partition_needs_the_partition_column():
     harness.process_element({"shop": "b"}, "10 seconds")
     harness.end_micro_batch("100 seconds")
     assert harness.current_watermark == 9_999_999
-    with pytest.raises(InvalidPlanError, match="[Gg]ive rows as dicts"):
+    with pytest.raises(InvalidPlanError, match=r"[Gg]ive rows as dicts"):
         harness.process_element(("a",), "90 seconds")
 
 

@@ -74,7 +74,7 @@ def test_trace_of_a_batch_in_micro_batches_has_late_rows(orders):
         result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=replace(source, order=())))
     )
     assert "the query lacks .arrival_order(...)" in str(pst.tools.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
-    with pytest.raises(InvalidPlanError, match="[Ll]eave out key=, or rows_per_batch="):
+    with pytest.raises(InvalidPlanError, match=r"[Ll]eave out key=, or rows_per_batch="):
         result.trace(key="ann", rows_per_batch=2)
 
 

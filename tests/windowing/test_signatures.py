@@ -238,7 +238,7 @@ def test_example_of_each_shape_is_accepted(shape):
     # The text comes from this file and the package.
     check_function(eval(shape.example), shape)
     wrong = (lambda: None) if shape.given else (lambda a: None)
-    with pytest.raises(InvalidPlanError, match="[Ww]rite it like"):
+    with pytest.raises(InvalidPlanError, match=r"[Ww]rite it like"):
         check_function(wrong, shape)
 
 

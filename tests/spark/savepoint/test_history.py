@@ -137,14 +137,14 @@ def test_wrong_history_is_refused(spark, tmp_path):
         with pytest.raises(InvalidPlanError) as refused:
             result.bootstrap(given, str(tmp_path / "saved"), **how)
         assert words in str(refused.value)
-    with pytest.raises(InvalidPlanError, match="[Cc]all bootstrap on the stream's result"):
+    with pytest.raises(InvalidPlanError, match=r"[Cc]all bootstrap on the stream's result"):
         counted(history).bootstrap(history, str(tmp_path / "saved"))
     timed = pst.stream(stream).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     bound = timed.key_by(stream.user).window(pst.TumblingEventTimeWindows.of("1 hour"))
     with pytest.raises(InvalidPlanError, match="a Column of the stream's DataFrame"):
         bound.aggregate(agg.count()).bootstrap(history, str(tmp_path / "saved"))
     clock = pst.stream(stream).key_by("user").window(pst.TumblingProcessingTimeWindows.of("1 hour"))
-    with pytest.raises(InvalidPlanError, match="[Uu]se the clock"):
+    with pytest.raises(InvalidPlanError, match=r"[Uu]se the clock"):
         clock.aggregate(agg.count()).bootstrap(history, str(tmp_path / "saved"))
     result.bootstrap(history, str(tmp_path / "saved"))
     with pytest.raises(CheckpointError, match="holds a savepoint already"):

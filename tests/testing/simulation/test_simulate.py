@@ -183,7 +183,7 @@ def test_queries_that_cannot_be_simulated_are_refused():
         simulate(pst.PredicateWindows.of(start="on"), aggregate=pst.agg.count(), columns={"off": "bool"})
     with pytest.raises(InvalidPlanError, match="columns only, with declared aggregates"):
         simulate(pst.LookBackWindows.of("1 hour"), apply=lambda key, window, rows: [len(rows)])
-    with pytest.raises(InvalidPlanError, match="[Ll]eave out allowed_lateness"):
+    with pytest.raises(InvalidPlanError, match=r"[Ll]eave out allowed_lateness"):
         simulate(pst.LookBackWindows.of("1 hour"), aggregate=pst.agg.count(), allowed_lateness="1 minute")
     made = simulate(
         MINUTE, aggregate=pst.agg.max("n"), columns={"n": "int64"}, rows=lambda rng: {"n": rng.randint(0, 3)}, schedules=1

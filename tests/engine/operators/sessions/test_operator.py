@@ -278,7 +278,7 @@ def test_gap_column_can_be_called_on_rows():
         EventTimeSessionWindows.with_gap(timedelta(days=10**8))
     with pytest.raises(InvalidWindowError, match="unknown unit 'hours'"):
         GapColumn("gap", "hours")
-    with pytest.raises(InvalidWindowError, match="[Nn]ame of a column"):
+    with pytest.raises(InvalidWindowError, match=r"[Nn]ame of a column"):
         GapColumn(" ")
 
 
