@@ -114,10 +114,10 @@ def test_unsupported_options_of_look_backs_are_refused(clicks):
     keyed = pst.stream(clicks.batch()).assign_timestamps("ts", strategy).key_by("user")
     windowed = keyed.window(pst.LookBackWindows.of("1 hour"))
     for wrong, said in [
-        (lambda: windowed.allowed_lateness("1 s").aggregate(agg.count()), "leave out allowed_lateness"),
-        (lambda: windowed.trigger(pst.CountTrigger.of(1)).aggregate(agg.count()), "leave out the trigger"),
-        (lambda: windowed.evictor(pst.evictors.CountEvictor.of(1)).aggregate(agg.count()), "leave out CountEvictor"),
-        (lambda: windowed.options(every_firing=True).aggregate(agg.count()), "leave out every_firing"),
+        (lambda: windowed.allowed_lateness("1 s").aggregate(agg.count()), "[Ll]eave out allowed_lateness"),
+        (lambda: windowed.trigger(pst.CountTrigger.of(1)).aggregate(agg.count()), "[Ll]eave out the trigger"),
+        (lambda: windowed.evictor(pst.evictors.CountEvictor.of(1)).aggregate(agg.count()), "[Ll]eave out CountEvictor"),
+        (lambda: windowed.options(every_firing=True).aggregate(agg.count()), "[Ll]eave out every_firing"),
         (lambda: windowed.apply(lambda key, window, rows: [], "n int"), "functions of your own"),
         (lambda: windowed.aggregate(agg.count(), then=lambda key, context, rows: [], schema="n int"), "functions of your own"),
         (lambda: windowed.aggregate(agg.count().alias("ID")), "cannot be named 'ID'"),

@@ -93,7 +93,9 @@ def test_stream_whose_rows_lack_their_file_is_refused(spark, folder):
     listed = spark.createDataFrame([("file:/nowhere",)], "path string")
     together = stream(spark, folder).union(stream(spark, folder))
     for df in (together, stream(spark, folder).mapInArrow(lambda batches: batches, "n int")):
-        with pytest.raises(CheckpointError, match=r"a union, an aggregation or a Python function.*unread\(spark.readStream"):
+        with pytest.raises(
+            CheckpointError, match=r"a union, an aggregation, a Python function or a join.*unread\(spark.readStream"
+        ):
             without_files(df, listed, 1)
     assert without_files(together, listed, 0) is together
 

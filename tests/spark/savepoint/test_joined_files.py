@@ -34,7 +34,7 @@ def test_each_side_of_a_join_skips_its_own_read_files(spark, tmp_path):
 
     joined = two.near_in_time(*(stream.stream() for stream in streams))
     with pytest.raises(
-        CheckpointError, match=r"source=0.*of a join the left stream's is 0, the right one's 1.*source_offsets='job'"
+        CheckpointError, match=r"source=0.*in a join the left stream is 0 and the right stream is 1.*source_offsets='job'"
     ):
         joined.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "refused"), savepoint=saved.path)
 
