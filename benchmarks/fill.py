@@ -101,8 +101,8 @@ def measure(keys: int, repeats: int) -> str:
     emitted: dict[str, int] = {}
     for _ in range(repeats):
         for name, work in contestants.items():
-            spent, emitted[name] = seconds(work)
-            taken[name].append(spent)
+            one_run, emitted[name] = seconds(work)
+            taken[name].append(one_run)
     ratios = {
         name: [own / base for own, base in zip(spent, taken["unfilled windows"], strict=True)] for name, spent in taken.items()
     }
