@@ -265,9 +265,6 @@ EQUIVALENT: dict[str, str] = {
     "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return (2)": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/combined.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
-        "Of two that are ready one is the last, which is asked before; else there is one alone."
-    ),
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),

@@ -33,14 +33,13 @@ _MAX_EXPRESSIONS = 100
 def reducible(plan: WindowPlan) -> bool:
     """Return whether Spark itself can reduce the rows of a batch."""
     spec = plan.operator
-    if isinstance(spec, FilledPaneSpec):
-        # Only reports have the newest time of all key groups, until which windows without rows are emitted.
+    if not isinstance(spec, PaneSpec):
         return False
-    names = _names(spec) if isinstance(spec, PaneSpec) else []
-    if isinstance(spec, PaneSpec) and len(spec.aggregation.partial_schema) > _MAX_EXPRESSIONS:
-        return False
+    names = _names(spec)
     return (
-        isinstance(spec, PaneSpec)
+        # Only reports have the newest time of all key groups, until which windows without rows are emitted.
+        not isinstance(spec, FilledPaneSpec)
+        and len(spec.aggregation.partial_schema) <= _MAX_EXPRESSIONS
         and not spec.capabilities.uses_processing_time
         and plan.event_time is not None
         and plan.invalid_tag is None

@@ -13,7 +13,25 @@ from panestream.windowing.triggers.composition import Composition, EvaluationCon
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AfterAll(Composition):
+class _Several(Composition):
+    """A trigger that is composed of any number of others."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __post_init__(self) -> None:
+        check_several(self.triggers, type(self).__name__)
+        Composition.__post_init__(self)
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return self.triggers
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.of({', '.join(map(repr, self.triggers))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AfterAll(_Several):
     """Fires when each of several triggers is ready, and finishes when all of them have. Beam: ``AfterAll``.
 
     A trigger stays ready until it fires with the others, which do not wait for it once it has finished.
@@ -24,26 +42,13 @@ class AfterAll(Composition):
     AfterAll.of(AfterCount.of(100), AfterProcessingTime.of('30 seconds'))
     """
 
-    triggers: tuple[Trigger, ...]
-
-    def __post_init__(self) -> None:
-        check_several(self.triggers, "AfterAll")
-        Composition.__post_init__(self)
-
     @classmethod
     def of(cls, *triggers: Trigger) -> AfterAll:
         """Fire when all of ``triggers`` are ready."""
         return cls(triggers)
 
-    @property
-    def parts(self) -> tuple[Trigger, ...]:
-        return self.triggers
-
     def node(self, place: str) -> Node:
         return _Together(place, *nodes_of(self.triggers, place))
-
-    def __repr__(self) -> str:
-        return f"AfterAll.of({', '.join(map(repr, self.triggers))})"
 
 
 class _Together(Node):
@@ -94,7 +99,7 @@ class _Together(Node):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AfterAny(Composition):
+class AfterAny(_Several):
     """Fires when any of several triggers does, and finishes when any has. Beam: ``AfterAny`` (``AfterFirst`` in Java).
 
     >>> from panestream.windowing.triggers.after import AfterCount
@@ -103,26 +108,13 @@ class AfterAny(Composition):
     AfterAny.of(AfterCount.of(100), AfterProcessingTime.of('30 seconds'))
     """
 
-    triggers: tuple[Trigger, ...]
-
-    def __post_init__(self) -> None:
-        check_several(self.triggers, "AfterAny")
-        Composition.__post_init__(self)
-
     @classmethod
     def of(cls, *triggers: Trigger) -> AfterAny:
         """Fire when any of ``triggers`` does."""
         return cls(triggers)
 
-    @property
-    def parts(self) -> tuple[Trigger, ...]:
-        return self.triggers
-
     def node(self, place: str) -> Node:
         return _First(place, *nodes_of(self.triggers, place))
-
-    def __repr__(self) -> str:
-        return f"AfterAny.of({', '.join(map(repr, self.triggers))})"
 
 
 class _First(Node):
@@ -145,7 +137,7 @@ class _First(Node):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AfterEach(Composition):
+class AfterEach(_Several):
     """Fires like several triggers in turn: the next begins when the preceding one has finished. Beam: ``AfterEach``.
 
     It finishes with the last. When sessions merge, the furthest turn counts.
@@ -156,11 +148,8 @@ class AfterEach(Composition):
     AfterEach.of(AfterCount.of(1), Repeatedly.of(AfterCount.of(100)))
     """
 
-    triggers: tuple[Trigger, ...]
-
     def __post_init__(self) -> None:
-        check_several(self.triggers, "AfterEach")
-        Composition.__post_init__(self)
+        _Several.__post_init__(self)
         for trigger in self.triggers[:-1]:
             if not node_of(trigger, "").can_finish:
                 raise InvalidWindowError(
@@ -173,15 +162,8 @@ class AfterEach(Composition):
         """Fire as ``triggers`` do, one after another."""
         return cls(triggers)
 
-    @property
-    def parts(self) -> tuple[Trigger, ...]:
-        return self.triggers
-
     def node(self, place: str) -> Node:
         return _InTurn(place, *nodes_of(self.triggers, place))
-
-    def __repr__(self) -> str:
-        return f"AfterEach.of({', '.join(map(repr, self.triggers))})"
 
 
 class _InTurn(Node):
@@ -263,21 +245,13 @@ class OrFinally(Composition):
         return f"OrFinally.of({self.main!r}, {self.until!r})"
 
 
-class _Until(Node):
+class _Until(_First):
     __slots__ = ()
 
     @property
     def can_finish(self) -> bool:
         return True
 
-    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
-        for child in self.children:
-            child.element(element, timestamp, now)
-
-    def is_ready(self, now: EvaluationContext) -> bool:
-        return any(child.is_ready(now) for child in self.children)
-
     def fire(self, now: EvaluationContext) -> bool:
         last = self.children[1].is_ready(now)
-        finished = [child.fire(now) for child in self.children if child.is_ready(now)]
-        return last or any(finished)
+        return super().fire(now) or last
