@@ -381,8 +381,8 @@ class KeyedStream(KeyedEvents):
             direction: ``"backward"`` for the newest right row at or before the time of the row, ``"forward"`` for the first at or
                 after it, ``"nearest"`` for the nearer of both, and the earlier if both are equally near.
             tolerance: the largest distance in time, inclusive. Without it every distance is near enough.
-            deletes: a condition over the right stream, as SQL or a Column. A right row for which it is true says that its key has
-                no value from its time on. Only with ``"backward"``.
+            deletes: a condition over the right stream, as SQL or a Column. From the event time of a right row
+                that meets it, its key has no value. Only with ``"backward"``.
 
         Raises:
             InvalidPlanError: the streams cannot be combined, or an argument is not one of these. The message gives the reason.

@@ -492,8 +492,8 @@ class AsOfJoinSection(_OfBoth):
         direction: "backward" for the newest right row at or before the time of the left row, "forward" for the first at or after
             it, "nearest" for the nearer of both.
         tolerance: the largest distance in time, inclusive. Without it every distance is near enough.
-        deletes: a SQL condition over the right stream. A right row for which it is true says that its key has no value from its
-            time on.
+        deletes: a SQL condition over the right stream. From the event time of a right row that meets it,
+            its key has no value.
         how: "inner", or "left", which also emits left rows without a partner. An existing checkpoint cannot change it.
     """
 

@@ -115,7 +115,7 @@ _COLUMNS: dict[str, Callable[[Moments], tuple[Floats, Mask]]] = {
     "regr_intercept": lambda m: (m.x - m.co / m.yy * m.y, m.yy != 0),
     "regr_r2": lambda m: (np.where(m.xx == 0, 1.0, (m.co / m.yy) * (m.co / m.xx)), m.yy != 0),
 }
-"""The statistics and where they exist, of the columns of :class:`PartialComoments`."""
+"""Compute each statistic from the columns of :class:`PartialComoments`, with a mask of the results that exist."""
 
 
 class PairAccumulator(Accumulator):
