@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import instants, python_values
 from panestream.errors import InvalidPlanError, StateFormatError
 
@@ -421,6 +422,12 @@ def hashable(key: Any) -> Any:
     if isinstance(key, (dict, list)):
         return tuple(map(hashable, key.values() if isinstance(key, dict) else key))
     return key
+
+
+def key_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """Return a key column as hashable values, in the row operator's form."""
+    values = python_values(column if isinstance(column, pa.Array) else one_chunk(column))
+    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values
 
 
 def stable_hash(key: Any, pickled: bool = False) -> int:

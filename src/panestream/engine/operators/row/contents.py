@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -63,7 +63,8 @@ class RowPlan:
     """The row operator's plan, which is checked when it is built.
 
     Attributes:
-        window: the windows and their firing. Allowed lateness applies to event time only.
+        window: the windows and their firing; None as trigger becomes the default trigger. Allowed lateness applies to event time
+            only.
         function: the function to run when a window fires. An :class:`AggregateFunction`, :class:`WindowFunction` or
             :class:`ProcessWindowFunction` is wrapped automatically; write a reduce function as ``Reduce(function)``.
         late_output: the side output for late elements, or None to only count them.
@@ -97,7 +98,9 @@ class RowPlan:
                 "WindowTestHarness, .trace() and functions over rows) assigns windows to each element alone, but here they "
                 "depend on other elements. To test it without Spark use a ColumnTestHarness"
             )
-        _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
+        trigger = self.window.firing_trigger
+        _check_kind("trigger", trigger, Trigger, "e.g. CountTrigger.of(100)")
+        object.__setattr__(self, "window", replace(self.window, trigger=trigger))
         if self.window.evictor is not None:
             _check_kind("evictor", self.window.evictor, Evictor, "e.g. CountEvictor.of(100)")
         if self.window.allowed_lateness < 0:

@@ -24,9 +24,10 @@ from panestream.engine.kernels.ordering import interleaved, stable_order
 from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
+from panestream.engine.operators.row.codec import key_values
 from panestream.engine.operators.row.contents import AggregateRows, RowPlan
 from panestream.engine.operators.row.state import RowStore
-from panestream.engine.operators.row.tables import RowTables, key_values
+from panestream.engine.operators.row.tables import RowTables
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput

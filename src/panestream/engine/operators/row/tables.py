@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import as_type, one_chunk
+from panestream.engine.kernels.columns import as_type
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
-from panestream.engine.operators.row.codec import Codec, canonical_key, hashable
+from panestream.engine.operators.row.codec import Codec, canonical_key, key_values
 from panestream.engine.operators.row.contents import EMPTY, ElementList, KeyState, RowPlan, WindowState
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, stamped
 from panestream.engine.operators.row.state import RowStore
@@ -232,12 +232,6 @@ class RowTables:
             key_values(as_type(column, typed.type)) for column, typed in zip(named_columns(table, names), self._keys, strict=True)
         ]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
-
-
-def key_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Return a key column as hashable values, in the row operator's form."""
-    values = python_values(column if isinstance(column, pa.Array) else one_chunk(column))
-    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values
 
 
 def _table(columns: Sequence[tuple[str, pa.Array]]) -> pa.Table:
