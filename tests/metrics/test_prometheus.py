@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 import panestream as pst
 from panestream.metrics.table import ALL
-from tests.metrics.told import HOUR, ID, counters, progress, started, terminated
+from tests.metrics.told import HOUR, ID, NO_COUNTERS, progress, started, terminated
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_only_the_slowest_source_partitions_have_series():
     with pst.metrics.PrometheusMetrics(port=0, most_partitions=1) as metrics:
         metrics.onQueryProgress(progress())
         assert [key[2] for key in scrape(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
-        metrics.onQueryProgress(progress(1, partitions=f'[["b",{HOUR},{HOUR},false]]'))
+        metrics.onQueryProgress(progress(1, partitions=[["b", HOUR, HOUR, False]]))
         values = scrape(metrics)
         assert [key[2] for key in values if key[0] == "panestream_partition_idle"] == ["b"]
         assert values["panestream_partitions", "clicks"] == 2
@@ -177,7 +177,7 @@ def test_only_the_slowest_source_partitions_have_series():
 def test_gauges_stay_if_only_some_key_groups_report(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(
-        progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups_reporting=1, state_bytes=7)
+        progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups=1, state_bytes=7)
     )
     values = scrape(metrics)
     assert values["panestream_state_bytes", "clicks"] == 4000
@@ -185,7 +185,7 @@ def test_gauges_stay_if_only_some_key_groups_report(metrics):
 
 
 def test_unknown_values_have_no_series(metrics):
-    metrics.onQueryProgress(progress(open_windows=None, watermark=None, max_event_time=None, partitions="[]"))
+    metrics.onQueryProgress(progress(kept_windows=None, watermark=None, max_event_time=None, partitions=[]))
     values = scrape(metrics)
     for name in ("open_windows", "watermark_timestamp_seconds", "watermark_clock_lag_seconds", "newest_event_timestamp_seconds"):
         assert (f"panestream_{name}", "clicks") not in values
@@ -272,7 +272,7 @@ def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
     before = scrape(metrics)
     # No row reached a key group, so no group reported anything.
-    metrics.onQueryProgress(progress(1, **dict.fromkeys(counters())))
+    metrics.onQueryProgress(progress(1, observed=NO_COUNTERS))
     after = scrape(metrics)
     assert after["panestream_spark_dropped_rows_total", "clicks"] == 2 * before["panestream_spark_dropped_rows_total", "clicks"]
     assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
@@ -283,7 +283,7 @@ def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
 def test_micro_batch_without_rows_in_windows_is_counted(metrics):
     metrics.onQueryProgress(progress())
     before = scrape(metrics)
-    event = progress(1, **dict.fromkeys(counters()))
+    event = progress(1, observed=NO_COUNTERS)
     event.progress |= {"stateOperators": [], "timestamp": "1970-01-01T04:00:00.000Z"}
     metrics.onQueryProgress(event)
     after = scrape(metrics)

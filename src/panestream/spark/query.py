@@ -100,7 +100,9 @@ class SinkWriter:
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
-        progress = BatchProgress.of(batch_id, seconds, computed.metrics, self.plan, late_kept=self.late_kept)
+        progress = BatchProgress.of(
+            batch_id, seconds, computed.metrics, tags=self.plan.tags, groups=self.plan.groups, late_kept=self.late_kept
+        )
         if self.on_progress is not None:
             with of_callback("on_progress", batch_id):
                 self.on_progress(progress)
