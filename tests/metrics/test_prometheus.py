@@ -17,6 +17,13 @@ from tests.metrics.told import HOUR, ID, NO_COUNTERS, progress, started, termina
 
 @pytest.fixture
 def metrics():
+    with pst.metrics.PrometheusMetrics(registry=CollectorRegistry()) as made:
+        yield made
+
+
+@pytest.fixture
+def endpoint():
+    """Metrics with an endpoint, which takes half a second to close."""
     with pst.metrics.PrometheusMetrics(port=0) as made:
         yield made
 
@@ -32,6 +39,8 @@ def values_of(text):
 
 
 def scrape(metrics):
+    if metrics.url is None:
+        return values_of(generate_latest(metrics.registry).decode())
     with urllib.request.urlopen(metrics.url, timeout=30) as answer:
         assert answer.status == 200
         return values_of(answer.read().decode())
@@ -42,9 +51,9 @@ def check_sum(values, query="clicks"):
     assert values["panestream_rows_total", query] == sum(parts)
 
 
-def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
-    metrics.onQueryProgress(progress())
-    values = scrape(metrics)
+def test_endpoint_shows_all_metrics_of_a_micro_batch(endpoint):
+    endpoint.onQueryProgress(progress())
+    values = scrape(endpoint)
     check_sum(values)
     said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
     assert said["rows_total",] == 10
@@ -66,9 +75,9 @@ def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
     assert {name for name, *_ in values} == {metric.shown for metric in ALL}
 
 
-def test_metrics_have_help_text_type_and_conventional_name(metrics):
-    metrics.onQueryProgress(progress())
-    with urllib.request.urlopen(metrics.url, timeout=30) as answer:
+def test_metrics_have_help_text_type_and_conventional_name(endpoint):
+    endpoint.onQueryProgress(progress())
+    with urllib.request.urlopen(endpoint.url, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     assert len(families) == len(ALL)
     for family, metric in zip(families, ALL, strict=True):
@@ -250,10 +259,10 @@ def test_existing_registry_is_used_and_left_on_close():
     pst.metrics.PrometheusMetrics(registry=registry).close()
 
 
-def test_port_in_use_is_an_error_and_leaves_nothing_registered(metrics):
+def test_port_in_use_is_an_error_and_leaves_nothing_registered(endpoint):
     registry = CollectorRegistry()
-    with pytest.raises(OSError, match=rf"port {metrics.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
-        pst.metrics.PrometheusMetrics(metrics.port, registry=registry)
+    with pytest.raises(OSError, match=rf"port {endpoint.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
+        pst.metrics.PrometheusMetrics(endpoint.port, registry=registry)
     assert raised.value.errno == errno.EADDRINUSE
     with pytest.raises(OSError, match=r"port 0 of 192\.0\.2\.1: [^;]*$"):
         pst.metrics.PrometheusMetrics(0, address="192.0.2.1")

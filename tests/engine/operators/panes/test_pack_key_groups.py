@@ -19,6 +19,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.costs import random_cases
 
 KEYS = pa.schema([("user", pa.string()), ("shop", pa.int64())])
 AGGREGATES = (
@@ -79,7 +80,7 @@ def split_first(plan: WindowPlan, chunk: Chunk, key_groups: np.ndarray) -> dict[
 def test_key_groups_packed_in_one_pass_get_the_partials_of_rows_split_first(assigner: WindowAssigner) -> None:
     plan = plan_of(WindowSpec(assigner))
     rng = np.random.default_rng(20261128)
-    for _ in range(60):
+    for _ in range(random_cases(300)):
         chunk, key_groups = random_chunk(rng, plan)
         parts = plan.operator.pack_key_groups(plan, chunk, key_groups)
         assert parts is not None
