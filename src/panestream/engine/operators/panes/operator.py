@@ -160,7 +160,7 @@ class PaneSpec(AggregatingSpec):
         panes = np.zeros(len(times), np.int64) if self.by_processing_time else self.grid.panes_of(times)
         stamps = times if self.aggregation.needs_timestamps else None
         tables = self.aggregation.partials_of_key_groups(chunk.keys, panes, chunk.values, stamps, key_groups)
-        return [(number, PARTIALS, table) for number, table in tables]
+        return None if tables is None else [(number, PARTIALS, table) for number, table in tables]
 
     def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:
         if self.interval is not None:
