@@ -84,8 +84,9 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """Turn the rows of ``main`` into changes for a MERGE by key and window, and add the column ``op``.
 
         ``insert`` is the first result of a key and window. ``update_before`` is a replaced result and comes directly ahead of its
-        replacement, ``update_after``. ``delete`` removes the result of a session that merged into another. The state keeps the
-        last result of each window while the window may fire again. :class:`~panestream.MergeSink` writes such rows to a table.
+        replacement, ``update_after``. ``delete`` removes the result of a session that grew or merged into a longer one. The state
+        keeps the last result of each window while the window may fire again. A micro-batch has at most one change per window.
+        :class:`~panestream.MergeSink` writes such rows to a table.
 
         Raises:
             InvalidPlanError: the operator cannot emit changes, a column has this name, the trigger purges, or :meth:`top` is
