@@ -69,7 +69,7 @@ class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class OpenLineage:
-    """A receiver of OpenLineage run events, for ``start(lineage=...)``; also through Spark Connect.
+    """A receiver of OpenLineage run events, for ``start(lineage=...)``.
 
     A thread on the driver (with Spark Connect, in the client) sends START, then RUNNING at most once per ``every``, and at the
     end COMPLETE, ABORT (stopped) or FAIL. Micro-batches never wait for it. An error of the receiver is counted in :attr:`errors`,
