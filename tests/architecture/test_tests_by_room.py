@@ -34,6 +34,7 @@ ACROSS = {
     "security": "state, savepoints and job files that are meant to do harm; what a scan of the code finds",
     "recovery": "jobs that are killed",
     "recovery/crashes": "hundreds of real kills by one command: every kind, operator and sink",
+    "spark/open_lineage/schemas": "OpenLineage's published JSON Schemas, unchanged",
     "testing/simulation/campaign": "random queries through every crash: a command, and what its tests replay",
     "testing/simulation/campaign/reference_model": "what these queries mean, by definition",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",
