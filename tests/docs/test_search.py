@@ -45,7 +45,7 @@ MORE = {
     "remove duplicates": {RECIPES},
     "pytest": {"how-to/testing"},
     "lost rows": {"how-to/why"},
-    "upsert": {"how-to/delta"},
+    "upsert": {"how-to/delta", "how-to/serving"},
     "withWatermark": {"coming-from/spark-window"},
     "grafana": {"how-to/monitoring"},
 }
