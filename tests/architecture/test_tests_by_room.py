@@ -23,7 +23,7 @@ ACROSS = {
     "conformance/executors": "what runs them",
     "conformance/scenarios": "the answers",
     "connectors": "real Delta, Iceberg and Kafka",
-    **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka")},
+    **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka", "serving")},
     "data": "real events with known answers",
     "mutants": "planted faults, and whether the tests notice them",
     "golden": "checkpoints and savepoints that every later version must read",

@@ -455,7 +455,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(TUMBLING, out=OUT + "keys = ['user']\n"),
-            "sinks.main.keys: is for formats 'merge' and 'kafka', not for 'parquet'",
+            "sinks.main.keys: is for formats 'merge', 'kafka', 'postgres' and 'redis', not for 'parquet'",
         ),
         (
             text_of(TUMBLING, out=OUT + "table_format = 'delta'\n"),

@@ -53,8 +53,8 @@ def counters(groups: int = 4, **changed: Any) -> dict[str, Any]:
             of_one = next(iter(SHARES.get(name, {0: 0})))
             if name in WHOLE or group == of_one:
                 setattr(metrics, name, value)
-            else:
-                setattr(metrics, name, 0 if name in SHARES else None)
+            elif name in SHARES:
+                setattr(metrics, name, 0)
         reports.append(json.dumps(metrics.to_json()))
     query = {"tags": ["main", "late"], "groups": 4, "late_kept": False}
     return {"reports": reports, "query": json.dumps(query)}

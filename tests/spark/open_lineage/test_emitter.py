@@ -49,8 +49,7 @@ class Query:
     @property
     def recentProgress(self):  # noqa: N802 - Spark's name
         numbers = self.done[min(self.asked, len(self.done)) - 1]
-        outputs = '{"main":5,"late":2}'
-        return [{**progress(number, output_rows=outputs).progress, "sources": SOURCES} for number in numbers]
+        return [{**progress(number, outputs={"main": 5, "late": 2}).progress, "sources": SOURCES} for number in numbers]
 
     @property
     def lastProgress(self):  # noqa: N802 - Spark's name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,7 @@ class RowSpec(RowSettings, OperatorSpec):
     described: str = ""
     kind: str = ""
     advice: str = ""
+    _known: Capabilities | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -60,6 +61,11 @@ class RowSpec(RowSettings, OperatorSpec):
 
     @property
     def capabilities(self) -> Capabilities:
+        if self._known is None:
+            object.__setattr__(self, "_known", self._capabilities())
+        return cast("Capabilities", self._known)
+
+    def _capabilities(self) -> Capabilities:
         window = self.row_plan.window
         return Capabilities(
             takes_rows=self.input_texts is None,
