@@ -18,7 +18,7 @@ from panestream.engine.operators.counts import CountShape, CountSpec
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackSpec, look_back_rule
 from panestream.engine.operators.panes.filling import FilledPaneSpec, filled_spec
-from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
+from panestream.engine.operators.panes.firing import HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
@@ -139,7 +139,10 @@ def _types(aggregation: Aggregation) -> dict[str, pa.DataType]:
 
 
 def _panes(spec: Any) -> Own:
-    interval = None if spec.interval is None else (spec.interval.length, spec.interval.purging)
+    interval = None
+    if spec.interval is not None:
+        changed = (True,) if spec.interval.only_changed else ()
+        interval = (spec.interval.length, spec.interval.purging, *changed)
     shown = {text: type_ for text, type_ in _types(spec.aggregation).items() if text not in HIDDEN_TYPES}
     return {
         "aggregates": spec.aggregates,
@@ -152,10 +155,10 @@ def _panes(spec: Any) -> Own:
 
 
 def _read_panes(own: Own) -> PaneSpec:
-    hidden = HIDDEN if own["interval"] is not None else ()
+    interval = None if own["interval"] is None else Interval(*own["interval"])
+    hidden = () if interval is None else interval.hidden
     types = {**own["types"], **(HIDDEN_TYPES if hidden else {})}
     aggregation = Aggregation.build([*own["aggregates"], *hidden], types, own["key_schema"])
-    interval = None if own["interval"] is None else Interval(*own["interval"])
     grid = pane_grid(own["assigner"])
     again, at_rows = own["fires_again"], own.get("fires_at_rows", False)
     return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, again, at_rows)
@@ -251,7 +254,7 @@ def _row(spec: Any) -> Own:
     function = plan.function
     declared = function.function.aggregates if _is_declared(function) else None
     return {
-        "trigger": window.trigger,
+        "trigger": None if window.trigger == window.assigner.get_default_trigger() else window.trigger,
         "evictor": window.evictor,
         "exact_firings": window.every_firing,
         "pickled_state": window.pickled_state,
