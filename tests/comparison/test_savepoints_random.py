@@ -19,6 +19,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of
 from panestream.engine.query import WindowSpec
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -56,7 +57,7 @@ from tests.comparison import (
     test_two_phase_random,
 )
 from tests.comparison.calendars import random_stream
-from tests.comparison.savepoints import compare_with_restored
+from tests.comparison.savepoints import Query, compare_with_restored
 
 CHUNKS = 8
 
@@ -332,3 +333,22 @@ def test_query_restored_with_other_key_groups_agrees_with_one_that_never_stopped
 def test_restored_queries_agree_on_seeds_that_once_failed():
     """Seed 100,467: one micro-batch retracts two sessions of a key, and the earlier one comes first in any saved order."""
     sessions(random.Random(100_467), 100_467)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_row_that_was_not_shown_fires_after_a_savepoint_into_a_query_for_changed_windows(before, after):
+    """A savepoint of a query that fires all windows has no numbers of last rows."""
+
+    def query(only_changed):
+        trigger = ContinuousEventTimeTrigger(10, only_changed=only_changed)
+        counts = [agg.count().alias("n")]
+        return Query(harness.Query(WindowSpec(TumblingEventTimeWindows(100), trigger), counts, 0).columnar(), 1)
+
+    def batch(time):
+        return harness.MicroBatch([[("a", time, 1, 1.0, 1)]])
+
+    old, new = query(before), query(after)
+    assert [old.run(batch(time)).fired for time in (1, 25, 26)] == [{}, {"a": [((0, 100), (2,))]}, {}]
+    new.restore(old.tables())
+    assert new.run(batch(150)).fired == {"a": [((0, 100), (3,))]}

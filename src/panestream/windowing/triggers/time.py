@@ -114,8 +114,8 @@ class EndOfStreamTrigger(NeverTrigger):
 
 FIRE_TIME = ReducingStateDescriptor("fire-time", min)
 """The pending interval timer. When sessions merge, the earliest counts."""
-CHANGED = ReducingStateDescriptor("changed", max)
-"""Present while the window has rows that no firing has shown, if only changed windows fire."""
+SHOWN = ReducingStateDescriptor("shown", max)
+"""Present from a firing until the next row, if only changed windows fire. State that another trigger began does not have it."""
 
 ContinuousT = TypeVar("ContinuousT", bound="_Continuous")
 
@@ -146,7 +146,7 @@ class _Continuous(ByTime):
         """Set the interval timer at a window's first element, to the next multiple after ``time``."""
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if self.only_changed:
-            ctx.get_partitioned_state(CHANGED).add(1)
+            ctx.get_partitioned_state(SHOWN).clear()
             time = max(time, self._now(ctx))
         if pending.get() is None:
             self._schedule(time - time % self.interval, window, ctx, pending)
@@ -177,10 +177,10 @@ class _Continuous(ByTime):
     def _fire(self, ctx: TriggerContext) -> TriggerResult:
         """Fire, unless only changed windows fire and this one has not changed."""
         if self.only_changed:
-            changed = ctx.get_partitioned_state(CHANGED)
-            if changed.get() is None:
+            shown = ctx.get_partitioned_state(SHOWN)
+            if shown.get() is not None:
                 return TriggerResult.CONTINUE
-            changed.clear()
+            shown.add(1)
         return TriggerResult.FIRE
 
     def _reached(self, ctx: TriggerContext) -> int:
@@ -201,7 +201,7 @@ class _Continuous(ByTime):
         state = ctx.get_partitioned_state(FIRE_TIME)
         pending, reached = state.get(), self._reached(ctx)
         if self.only_changed:
-            ctx.get_partitioned_state(CHANGED).add(1)
+            ctx.get_partitioned_state(SHOWN).clear()
         if pending is not None and self.only_changed and pending <= reached:
             # A session that had ended is open again. In Flink it would fire for each interval since.
             state.clear()
@@ -216,7 +216,7 @@ class _Continuous(ByTime):
             self._delete(time, ctx)
             pending.clear()
         if self.only_changed:
-            ctx.get_partitioned_state(CHANGED).clear()
+            ctx.get_partitioned_state(SHOWN).clear()
 
     def __repr__(self) -> str:
         only_changed = ", only_changed=True" if self.only_changed else ""
@@ -251,7 +251,7 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
             if self.only_changed:
-                ctx.get_partitioned_state(CHANGED).clear()
+                ctx.get_partitioned_state(SHOWN).add(1)
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
         self._begin(timestamp, window, ctx)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import standing
@@ -464,7 +465,9 @@ class PaneOperator(PanedOperator):
         interval = self._settings.interval
         if interval is None or not interval.only_changed:
             return fired
-        opened_at, last_by = (fired.rows.column(name).to_numpy() for name in (TIME, LAST))
+        opened_at = fired.rows.column(TIME).to_numpy()
+        # Rows from a savepoint of a query that fires all windows have no number of the last row: they may not have been shown.
+        last_by = pc.fill_null(fired.rows.column(LAST), MAX_TIMESTAMP).to_numpy()
         # By processing time, the number of a row is the clock. Its own multiple was still ahead.
         recent = before // interval.length * interval.length + 1 if self._by_processing_time else self._arrivals.first_recent
         return fired.filter(interval.changed(opened_at, last_by, before, recent))
