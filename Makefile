@@ -45,7 +45,7 @@ test-durations: $(STAMP) ## test-all, and renew tests/durations.md: where the ti
 	$(PY) scripts/make_durations.py build/costs tests/durations.md
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
-	@$(PY) -m pytest -m "not spark and not full and not connectors" -n 2 $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "not spark and not full and not connectors" -n 2 --dist worksteal $(ARGS)
 
 # Delta, Iceberg and Kafka are released for each line of Spark by themselves: the newest that has all three is this one.
 CONNECTORS_SPARK ?= 4.1

@@ -32,7 +32,11 @@ COMMITS = 50
 """Without a tag, this many commits count as changed."""
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}
 """pytest keeps the test files that it has compiled: the next part, and the next run, start faster."""
-PARALLEL = {"engine": ["-n", "2"], "spark": ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], "connectors": []}
+PARALLEL = {
+    "engine": ["-n", "2", "--dist", "worksteal"],
+    "spark": ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
+    "connectors": [],
+}
 SELECTED = {"engine": "not spark and not connectors", "spark": "spark and not connectors", "connectors": "connectors"}
 
 

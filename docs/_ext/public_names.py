@@ -17,6 +17,7 @@ ROOMS: dict[str, str] = {
     "panestream.spark.sinks.kafka": "kafka",
     "panestream.spark.query": "running",
     "panestream.spark.progress": "running",
+    "panestream.spark.open_lineage": "running",
     "panestream.spark.session": "running",
     "panestream.order": "streams",
     "panestream.spark.savepoint": "savepoints",

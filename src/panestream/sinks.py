@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from panestream.spark.sinks.files import ParquetSink as ParquetSink
     from panestream.spark.sinks.kafka import KafkaSink as KafkaSink
     from panestream.spark.sinks.merging import MergeSink as MergeSink
+    from panestream.spark.sinks.postgres import PostgresSink as PostgresSink
+    from panestream.spark.sinks.redis import RedisSink as RedisSink
     from panestream.spark.sinks.tables import TableSink as TableSink
 
 _NAMES = LazyNames(__name__)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from panestream.insight.report_recording import RunReport as RunReport
     from panestream.insight.timeline import Timeline as Timeline
     from panestream.insight.timeline import timeline as timeline
+    from panestream.spark.open_lineage.emitter import OpenLineage as OpenLineage
     from panestream.spark.session import ship as ship
     from panestream.tracing.events import Trace as Trace
     from panestream.tracing.why import why as why

@@ -21,6 +21,7 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import LimitedEventTimeSessionWindows
 from panestream.windowing.triggers import Trigger
+from tests.architecture.test_walls import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts]
@@ -82,7 +83,7 @@ def test_dir_of_errors_shows_errors_and_no_imports():
 
 def documented_names(path: Path) -> set[str]:
     """Return the names that have a string below their assignment, or a docstring as a class or function."""
-    body = ast.parse(path.read_text("utf-8")).body
+    body = parsed(path.read_text("utf-8")).body
     assigned = {
         ast.unparse(node.targets[0])
         for node, below in pairwise(body)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from tests.architecture.test_walls import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "panestream"
@@ -20,12 +23,13 @@ def rows(page: str) -> Iterator[list[str]]:
             yield cells
 
 
+@cache
 def names_in_code() -> set[str]:
     """Return all names that the package defines: modules, classes, functions, attributes, constants."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         found.add(path.stem)
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path.read_text("utf-8")):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
                 found.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

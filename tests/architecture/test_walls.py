@@ -99,6 +99,11 @@ def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+@cache
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(text)))
+
+
 @dataclass(frozen=True)
 class Module:
     """A module of the package: its path below the package, e.g. ``engine/plan.py``, and its text."""
@@ -117,7 +122,7 @@ class Module:
     def imports(self) -> Iterator[tuple[int, str]]:
         """Yield the line and full name of every import in the module, with relative imports made absolute."""
         parts = ["panestream", *self.path.split("/")[:-1]]
-        for node in ast.walk(self.tree):
+        for node in nodes(self.text):
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -132,11 +137,12 @@ class Module:
 
     def may_import_later(self, room: str, line: int) -> bool:
         """Whether an import upwards at a line is allowed: in a function, with a reason."""
-        functions = [node for node in ast.walk(self.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        functions = [node for node in nodes(self.text) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         inside = any(each.lineno <= line <= (each.end_lineno or 0) for each in functions)
         return inside and (self.path, room) in LAZY_IMPORTS
 
 
+@cache
 def modules() -> list[Module]:
     return [Module(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
 
@@ -205,7 +211,7 @@ def pure_rooms_have_no_clock(module: Module) -> Iterator[str]:
         root = name.split(".")[0]
         if root in IMPURE_MODULES and (module.path, root) not in ALLOWED_IMPURITIES:
             yield f"{module.path}:{line}: imports {name}"
-    for node in ast.walk(module.tree):
+    for node in nodes(module.text):
         if isinstance(node, ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
             if node.attr in CLOCK_READINGS and owner in ("datetime", "date", "Timestamp"):
@@ -216,7 +222,7 @@ def pure_rooms_have_no_clock(module: Module) -> Iterator[str]:
 
 def nothing_runs_foreign_code(module: Module) -> Iterator[str]:
     found: list[tuple[int, str]] = []
-    for node in ast.walk(module.tree):
+    for node in nodes(module.text):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DANGEROUS_NAMES:
             found.append((node.lineno, node.func.id))
         if isinstance(node, ast.Attribute) and node.attr in UNPICKLING:
@@ -232,7 +238,7 @@ def nothing_runs_foreign_code(module: Module) -> Iterator[str]:
 
 
 def nobody_opens_the_jvm(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in nodes(module.text):
         name = node.attr if isinstance(node, ast.Attribute) else ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
             name = str(getattr(node.args[1], "value", ""))
@@ -244,7 +250,7 @@ def nothing_is_long(module: Module) -> Iterator[str]:
     lines = len(module.text.splitlines())
     if lines > MAX_FILE_LINES:
         yield f"{module.path}: {lines} lines, more than {MAX_FILE_LINES}"
-    for node in ast.walk(module.tree):
+    for node in nodes(module.text):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = node.body[0]
             documented = (
@@ -261,7 +267,7 @@ def pandas_is_never_needed(module: Module) -> Iterator[str]:
         if name.split(".")[0] == "pandas" and module.path not in ALLOWED_PANDAS:
             yield f"{module.path}:{line}: imports {name}"
     # pyarrow imports pandas to look up the numpy type of a pyarrow type (25.0 does, 26.0 does not).
-    for node in ast.walk(module.tree):
+    for node in nodes(module.text):
         if isinstance(node, ast.Attribute) and node.attr == "to_pandas_dtype":
             yield f"{module.path}:{node.lineno}: .to_pandas_dtype needs pandas with some versions of pyarrow"
 

@@ -16,11 +16,15 @@ import panestream as pst
 
 @dataclass
 class Now:
-    """The moment of a check: the window's last instant, event time, and processing time."""
+    """The moment of a check: the window's last instant, event time, processing time, and the watermark.
+
+    While instants are processed in turn, ``event`` is that instant, and the watermark may be after it.
+    """
 
     last: int
     event: int
     clock: int
+    watermark: int
 
 
 class Part:
@@ -190,6 +194,45 @@ class FlinkContinuous(FlinkEnd):
         self.next = min(pending, default=None)
         self.wakes = set() if self.next is None else {self.next}
         self.said = self.said or any(other.said for other in others)
+
+
+class ChangedContinuous(FlinkContinuous):
+    """Fire only if rows came since the last firing: once for all intervals that the watermark passes, or at the end."""
+
+    def __init__(self, interval):
+        super().__init__(interval)
+        self.changed = False
+
+    def row(self, timestamp, now):
+        super().row(max(timestamp, now.event), now)
+        self.changed = now.event < now.last
+
+    def reached(self, event, clock, now):
+        if event not in self.wakes:
+            return
+        self.wakes.discard(event)
+        if event == self.next != now.last:
+            self.wait(now)
+            if now.watermark >= now.last:
+                return
+        elif event != now.last:
+            return
+        self.said, self.changed = self.said or self.changed, False
+
+    def wait(self, now):
+        self.next = min((now.watermark // self.interval + 1) * self.interval, now.last)
+        self.wakes.add(self.next)
+
+    def anew(self, now):
+        super().anew(now)
+        self.changed = False
+
+    def joined(self, others, now):
+        super().joined(others, now)
+        self.changed = True
+        if self.next is not None and self.next <= now.watermark:
+            self.wakes = set()
+            self.wait(now)
 
 
 class Several(Part):
@@ -413,7 +456,9 @@ def part_of(trigger) -> Part:
         pst.triggers.AfterProcessingTime: lambda: Delay(trigger.delay),
         pst.CountTrigger: lambda: FlinkCount(trigger.count),
         pst.triggers.EventTimeTrigger: FlinkEnd,
-        pst.ContinuousEventTimeTrigger: lambda: FlinkContinuous(trigger.interval),
+        pst.ContinuousEventTimeTrigger: lambda: (ChangedContinuous if trigger.only_changed else FlinkContinuous)(
+            trigger.interval
+        ),
         pst.triggers.Repeatedly: lambda: Again(part_of(trigger.inner)),
         pst.triggers.AfterAny: lambda: First(*map(part_of, trigger.triggers)),
         pst.triggers.AfterAll: lambda: Together(*map(part_of, trigger.triggers)),
@@ -458,7 +503,8 @@ class Definition:
         self.fresh = part_of(self.trigger.inner if self.discards else self.trigger)
 
     def now(self, window, event=None, clock=None):
-        return Now(window.end - 1, self.event if event is None else event, self.clock if clock is None else clock)
+        now = (self.event if event is None else event, self.clock if clock is None else clock)
+        return Now(window.end - 1, *now, self.event)
 
     def row(self, key, timestamp, value):
         live = self.windows.setdefault(key, [])

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,8 @@ def placement(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
     return key_hashes([plain(key) for key in keys], len(keys[0])) % groups
 
 
-def group_of(key: object, groups: int) -> int:
+@cache
+def group_of(key: str | None, groups: int) -> int:
     return int(placement([pa.array([key], harness.KEYS.field(0).type)], groups)[0])
 
 

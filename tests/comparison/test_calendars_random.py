@@ -52,6 +52,12 @@ def test_calendar_windows_agree_with_the_definition(chunk):
     harness.run_cases(160, chunk, CHUNKS, definition)
 
 
+@pytest.mark.parametrize("seed", [34, 60])
+def test_units_that_a_clock_skips_have_no_window(seed):
+    """The clock of Casablanca skips an hour, and the clock of Apia a day."""
+    definition(random.Random(seed), seed)
+
+
 def random_trigger(rng: random.Random, span: int, *, clock: bool) -> Trigger | None:
     interval = rng.choice([HOUR, span // 3, 7 * HOUR])
     continuous = (ContinuousProcessingTimeTrigger if clock else ContinuousEventTimeTrigger)(interval)

@@ -25,7 +25,7 @@ def random_trigger(rng: random.Random, depth: int = 3):
         pst.AfterWatermark,
         lambda: pst.CountTrigger(rng.randint(1, 4)),
         pst.triggers.EventTimeTrigger.create,
-        lambda: pst.ContinuousEventTimeTrigger(rng.choice([3, 5, 8])),
+        lambda: pst.ContinuousEventTimeTrigger(rng.choice([3, 5, 8]), only_changed=rng.random() < 0.4),
     ]
     if depth == 0 or rng.random() < 0.25:
         return rng.choice(leaves)()

@@ -56,7 +56,8 @@ def random_assigner(rng: random.Random, by_processing_time: bool) -> tuple[Windo
 def random_trigger(rng: random.Random, by_processing_time: bool) -> Trigger | None:
     interval = rng.choice([1, 2, 3, 5, 7, 20])
     at_end = ProcessingTimeTrigger.create() if by_processing_time else EventTimeTrigger.create()
-    continuous = (ContinuousProcessingTimeTrigger if by_processing_time else ContinuousEventTimeTrigger)(interval)
+    kind = ContinuousProcessingTimeTrigger if by_processing_time else ContinuousEventTimeTrigger
+    continuous = kind(interval, only_changed=rng.random() < 0.4)
     trigger = rng.choice([None, None, at_end, continuous, continuous])
     return PurgingTrigger.of(trigger) if trigger is not None and rng.random() < 0.3 else trigger
 

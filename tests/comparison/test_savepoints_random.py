@@ -103,7 +103,7 @@ def several(rng: random.Random, seed: int) -> None:
 def continuous(rng: random.Random, seed: int) -> None:
     """Continuous firings while time advances slowly and rows come far ahead or far behind. They test the stored firing times."""
     interval = rng.randint(5, 12)
-    trigger = ContinuousEventTimeTrigger(interval)
+    trigger = ContinuousEventTimeTrigger(interval, only_changed=rng.random() < 0.4)
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.6 else trigger
     delay = rng.choice([0, 25])
     query = harness.Query(WindowSpec(TumblingEventTimeWindows(40), trigger), harness.random_aggregates(rng), delay)

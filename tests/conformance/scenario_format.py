@@ -93,6 +93,11 @@ class Scenario:
     any_list_order: bool
     on_purpose: str | None = None
 
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it is one of every second random scenario, which are of the same kinds as the others."""
+        return "-random-" in self.name and self.name[-1] in "13579"
+
 
 def read_scenarios(path: Path) -> list[Scenario]:
     """Return all scenarios of a file.

@@ -45,7 +45,12 @@ def plans_of(scenario) -> list[WindowPlan]:
 
 
 CASES = [
-    pytest.param(scenario, plan, id=f"{scenario.name}, {plan.operator.name}")
+    pytest.param(
+        scenario,
+        plan,
+        id=f"{scenario.name}, {plan.operator.name}",
+        marks=[pytest.mark.full] if scenario.is_repeat else [],
+    )
     for path in sorted(FOLDER.glob("*.json"))
     for scenario in read_scenarios(path)
     if not scenario.expected.error

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.executors import EXECUTORS
 from tests.conformance.runner import differences, main
 from tests.conformance.scenario_format import read_scenarios
+from tests.costs import thinned
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCENARIOS = [scenario for path in sorted(FOLDER.glob("*.json")) for scenario in read_scenarios(path)]
@@ -39,10 +40,13 @@ def test_set_of_scenarios_is_complete():
 def test_row_operator_gives_flinks_recorded_answers(path, executor, restore):
     """The executors also report state or timers that remain after the end of input."""
     run = EXECUTORS[executor](restore).run
-    failed = {scenario.name: found for scenario in read_scenarios(path) if (found := differences(scenario, run(scenario)))}
+    # The engine is the same in all: the harness runs each scenario, and the others repeat that in Spark's shape.
+    scenarios = read_scenarios(path) if executor == "harness" else thinned(read_scenarios(path), 3)
+    failed = {scenario.name: found for scenario in scenarios if (found := differences(scenario, run(scenario)))}
     assert not failed
 
 
 def test_command_prints_how_many_scenarios_passed(capsys):
-    assert main([str(path) for path in sorted(FOLDER.glob("*.json"))]) == 0
-    assert capsys.readouterr().out.endswith("336 passed, 0 failed\n")
+    paths = sorted(FOLDER.glob("*.json"))[:2]
+    assert main([str(path) for path in paths]) == 0
+    assert capsys.readouterr().out.endswith(f"{sum(len(read_scenarios(path)) for path in paths)} passed, 0 failed\n")

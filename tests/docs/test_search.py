@@ -45,7 +45,7 @@ MORE = {
     "remove duplicates": {RECIPES},
     "pytest": {"how-to/testing"},
     "lost rows": {"how-to/why"},
-    "upsert": {"how-to/delta"},
+    "upsert": {"how-to/delta", "how-to/serving"},
     "withWatermark": {"coming-from/spark-window"},
     "grafana": {"how-to/monitoring"},
 }
@@ -75,6 +75,14 @@ QUESTIONS = {
     "compare with flink": "coming-from/flink-parity",
     "update mode": "coming-from/spark-window",
     "licence": "reference/support",
+    "memory cost": "how-to/memory",
+    "change an aggregate": "how-to/savepoints",
+    "time to live": "how-to/process",
+    "two streams": "how-to/joins",
+    "unit test without spark": "how-to/testing",
+    "rows missing": "how-to/why",
+    "databricks serverless": "how-to/databricks",
+    "kafka offsets": "how-to/kafka",
 }
 """Questions of users, in the words of a search, and the page whose first screens answer them."""
 

@@ -179,6 +179,14 @@ def test_several_windows_have_labels(job_of):
             "trigger = 'continuous'\nevery = '5 minutes'\ntime = 'processing'",
             ContinuousProcessingTimeTrigger.of("5 minutes"),
         ),
+        (
+            "trigger = 'continuous'\nevery = '5 minutes'\nonly_changed = true",
+            ContinuousEventTimeTrigger.of("5 minutes", only_changed=True),
+        ),
+        (
+            "trigger = 'continuous'\nevery = '5 minutes'\ntime = 'processing'\nonly_changed = true",
+            ContinuousProcessingTimeTrigger.of("5 minutes", only_changed=True),
+        ),
         ("trigger = 'count'\ncount = 100\npurge = true", PurgingTrigger.of(CountTrigger.of(100))),
         ("trigger = 'count'\ncount = 9\ntimeout = '1 s'", ProcessingTimeoutTrigger.of(CountTrigger.of(9), "1 s")),
         ("trigger = 'after_watermark'\npurge = true", PurgingTrigger.of(AfterWatermark())),
@@ -447,7 +455,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(TUMBLING, out=OUT + "keys = ['user']\n"),
-            "sinks.main.keys: is for formats 'merge' and 'kafka', not for 'parquet'",
+            "sinks.main.keys: is for formats 'merge', 'kafka', 'postgres' and 'redis', not for 'parquet'",
         ),
         (
             text_of(TUMBLING, out=OUT + "table_format = 'delta'\n"),

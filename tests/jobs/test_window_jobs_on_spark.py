@@ -170,7 +170,7 @@ def test_unknown_time_zone_is_reported_even_without_local_zone_data(spark, tmp_p
     )
     (tmp_path / "in").mkdir()
     (tmp_path / "job.toml").write_text(text)
-    with pytest.raises(JobError, match="no time zone 'Mars/Olympus'"):
+    with pytest.raises(JobError, match="does not have the time zone 'Mars/Olympus'"):
         build(load_job(tmp_path / "job.toml"), spark)
 
 

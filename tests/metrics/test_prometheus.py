@@ -12,11 +12,18 @@ from pyspark.sql import Row
 
 import panestream as pst
 from panestream.metrics.table import ALL
-from tests.metrics.told import HOUR, ID, counters, progress, started, terminated
+from tests.metrics.told import HOUR, ID, NO_COUNTERS, progress, started, terminated
 
 
 @pytest.fixture
 def metrics():
+    with pst.metrics.PrometheusMetrics(registry=CollectorRegistry()) as made:
+        yield made
+
+
+@pytest.fixture
+def endpoint():
+    """Metrics with an endpoint, which takes half a second to close."""
     with pst.metrics.PrometheusMetrics(port=0) as made:
         yield made
 
@@ -32,6 +39,8 @@ def values_of(text):
 
 
 def scrape(metrics):
+    if metrics.url is None:
+        return values_of(generate_latest(metrics.registry).decode())
     with urllib.request.urlopen(metrics.url, timeout=30) as answer:
         assert answer.status == 200
         return values_of(answer.read().decode())
@@ -42,9 +51,9 @@ def check_sum(values, query="clicks"):
     assert values["panestream_rows_total", query] == sum(parts)
 
 
-def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
-    metrics.onQueryProgress(progress())
-    values = scrape(metrics)
+def test_endpoint_shows_all_metrics_of_a_micro_batch(endpoint):
+    endpoint.onQueryProgress(progress())
+    values = scrape(endpoint)
     check_sum(values)
     said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
     assert said["rows_total",] == 10
@@ -66,9 +75,9 @@ def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
     assert {name for name, *_ in values} == {metric.shown for metric in ALL}
 
 
-def test_metrics_have_help_text_type_and_conventional_name(metrics):
-    metrics.onQueryProgress(progress())
-    with urllib.request.urlopen(metrics.url, timeout=30) as answer:
+def test_metrics_have_help_text_type_and_conventional_name(endpoint):
+    endpoint.onQueryProgress(progress())
+    with urllib.request.urlopen(endpoint.url, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     assert len(families) == len(ALL)
     for family, metric in zip(families, ALL, strict=True):
@@ -168,7 +177,7 @@ def test_only_the_slowest_source_partitions_have_series():
     with pst.metrics.PrometheusMetrics(port=0, most_partitions=1) as metrics:
         metrics.onQueryProgress(progress())
         assert [key[2] for key in scrape(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
-        metrics.onQueryProgress(progress(1, partitions=f'[["b",{HOUR},{HOUR},false]]'))
+        metrics.onQueryProgress(progress(1, partitions=[["b", HOUR, HOUR, False]]))
         values = scrape(metrics)
         assert [key[2] for key in values if key[0] == "panestream_partition_idle"] == ["b"]
         assert values["panestream_partitions", "clicks"] == 2
@@ -177,7 +186,7 @@ def test_only_the_slowest_source_partitions_have_series():
 def test_gauges_stay_if_only_some_key_groups_report(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(
-        progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups_reporting=1, state_bytes=7)
+        progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups=1, state_bytes=7)
     )
     values = scrape(metrics)
     assert values["panestream_state_bytes", "clicks"] == 4000
@@ -185,7 +194,7 @@ def test_gauges_stay_if_only_some_key_groups_report(metrics):
 
 
 def test_unknown_values_have_no_series(metrics):
-    metrics.onQueryProgress(progress(open_windows=None, watermark=None, max_event_time=None, partitions="[]"))
+    metrics.onQueryProgress(progress(kept_windows=None, watermark=None, max_event_time=None, partitions=[]))
     values = scrape(metrics)
     for name in ("open_windows", "watermark_timestamp_seconds", "watermark_clock_lag_seconds", "newest_event_timestamp_seconds"):
         assert (f"panestream_{name}", "clicks") not in values
@@ -250,10 +259,10 @@ def test_existing_registry_is_used_and_left_on_close():
     pst.metrics.PrometheusMetrics(registry=registry).close()
 
 
-def test_port_in_use_is_an_error_and_leaves_nothing_registered(metrics):
+def test_port_in_use_is_an_error_and_leaves_nothing_registered(endpoint):
     registry = CollectorRegistry()
-    with pytest.raises(OSError, match=rf"port {metrics.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
-        pst.metrics.PrometheusMetrics(metrics.port, registry=registry)
+    with pytest.raises(OSError, match=rf"port {endpoint.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
+        pst.metrics.PrometheusMetrics(endpoint.port, registry=registry)
     assert raised.value.errno == errno.EADDRINUSE
     with pytest.raises(OSError, match=r"port 0 of 192\.0\.2\.1: [^;]*$"):
         pst.metrics.PrometheusMetrics(0, address="192.0.2.1")
@@ -272,7 +281,7 @@ def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
     before = scrape(metrics)
     # No row reached a key group, so no group reported anything.
-    metrics.onQueryProgress(progress(1, **dict.fromkeys(counters())))
+    metrics.onQueryProgress(progress(1, observed=NO_COUNTERS))
     after = scrape(metrics)
     assert after["panestream_spark_dropped_rows_total", "clicks"] == 2 * before["panestream_spark_dropped_rows_total", "clicks"]
     assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
@@ -283,7 +292,7 @@ def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
 def test_micro_batch_without_rows_in_windows_is_counted(metrics):
     metrics.onQueryProgress(progress())
     before = scrape(metrics)
-    event = progress(1, **dict.fromkeys(counters()))
+    event = progress(1, observed=NO_COUNTERS)
     event.progress |= {"stateOperators": [], "timestamp": "1970-01-01T04:00:00.000Z"}
     metrics.onQueryProgress(event)
     after = scrape(metrics)

@@ -46,6 +46,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/operator.py:AccumulatingOperator._due: constant: 1 -> 2": (
         "Where a table is given another shape, any number below zero says: as many rows as there are."
     ),
+    "engine/operators/accumulating/windowed_rows.py:_column: argument left out: pa.array(series, from_pandas=True) -> pa.array(series)": (
+        "Arrow takes the nulls of pandas by default if the values are a series of pandas."
+    ),
     "engine/operators/accumulating/windowed_rows.py:_from_tables: argument left out: groupby(tables, key=lambda table: table.schema) -> groupby(tables)": (
         "Tables that are not equal are then cast one by one, and not together: the same columns."
     ),

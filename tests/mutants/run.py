@@ -64,8 +64,6 @@ LOOKED_AT = {
     13: "looked at in part while tests were written: of 53 on the Spark side, 46 were killed before that",
 }
 """Seeds whose survivors led to new tests. Other seeds measure the tests on new faults."""
-# The number of random cases that a fault must survive. It is smaller than usual, since every fault costs that much.
-CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -177,7 +175,6 @@ def run_pytest(arguments: list[str], root: Path = ROOT) -> subprocess.CompletedP
     """Run pytest with the options for faults."""
     environment = {
         **os.environ,
-        **CASES,
         "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(ROOT)]),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(WORK / "hypothesis"),
     }

@@ -160,7 +160,7 @@ def test_unmatched_rows_of_a_join_are_late_for_a_short_watermark_delay(inputs):
 
 def test_rows_that_spark_drops_before_the_windows_are_counted_and_warned_of(inputs):
     inputs.close().seen.add(rows(("a", 3)))
-    with pytest.warns(PanestreamWarning, match=r"dropped 1 row behind Spark's watermark"):
+    with pytest.warns(PanestreamWarning, match=r"dropped 1 row as late"):
         main, late, query = inputs.run(once, bounded(10))
     # Such a row never reaches panestream, so it is neither in a window nor late.
     assert ("a", 0, 2) in main

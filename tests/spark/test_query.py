@@ -58,9 +58,9 @@ def writer_of(monkeypatch, steps, *, wakes_up=False, **more):
     monkeypatch.setattr(query_.BatchOutput, "of", lambda operated, plan: steps("compute") or computed)
     monkeypatch.setattr(query_.StateAge, "check", lambda self, metrics, batch_id: steps("groups agree", *metrics))
     monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: True)
-    told = lambda batch_id, seconds, metrics, plan, late_kept: (batch_id, metrics, late_kept)  # noqa: E731
+    told = lambda batch_id, seconds, metrics, tags, groups, late_kept: (batch_id, metrics, late_kept)  # noqa: E731
     monkeypatch.setattr(query_.BatchProgress, "of", told)
-    plan = SimpleNamespace(wakes_up=wakes_up)
+    plan = SimpleNamespace(wakes_up=wakes_up, tags=("main",), groups=2)
     operated = SimpleNamespace(sparkSession=SESSION, persist=lambda: steps("persist"), unpersist=lambda: steps("unpersist"))
     return SinkWriter(plan, Outputs(steps), late_kept=True, **more), operated
 

@@ -36,6 +36,7 @@ from panestream.spark.catalyst import reducible
 from panestream.spark.columns import Names
 from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import of_sink, raise_as
+from panestream.spark.open_lineage.emitter import OpenLineage
 from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.query import RunningQuery, StartRequest
@@ -84,8 +85,9 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """Turn the rows of ``main`` into changes for a MERGE by key and window, and add the column ``op``.
 
         ``insert`` is the first result of a key and window. ``update_before`` is a replaced result and comes directly ahead of its
-        replacement, ``update_after``. ``delete`` removes the result of a session that merged into another. The state keeps the
-        last result of each window while the window may fire again. :class:`~panestream.MergeSink` writes such rows to a table.
+        replacement, ``update_after``. ``delete`` removes the result of a session that grew or merged into a longer one. The state
+        keeps the last result of each window while the window may fire again. A micro-batch has at most one change per window.
+        :class:`~panestream.MergeSink` writes such rows to a table.
 
         Raises:
             InvalidPlanError: the operator cannot emit changes, a column has this name, the trigger purges, or :meth:`top` is
@@ -181,6 +183,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         migrate: Mapping[str, Callable[[Any], Any]] | None = None,
         fire_at_end: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
+        lineage: OpenLineage | None = None,
         **sinks: Sink,
     ) -> RunningQuery:
         """Start one streaming query that computes the operator once per micro-batch and writes to every sink.
@@ -220,6 +223,8 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             on_progress: called on the driver with a :class:`BatchProgress` after each micro-batch. An exception fails the query.
                 Through Spark Connect it is called in the client about a second later. An exception then stops the query, possibly
                 some micro-batches later, and ``await_termination`` raises it.
+            lineage: receives OpenLineage run events with inputs, outputs and late rows, e.g.
+                ``pst.tools.OpenLineage("http://marquez:5000", job="clicks")``. Its errors never fail the query.
             *places: not accepted, since sinks are passed by the name of their output.
             **sinks: outputs whose names are not options, in short form, e.g. ``main=ParquetSink(...)``.
 
@@ -248,10 +253,12 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
         check_no_place("start", places)
         options = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "savepoint": savepoint, "on_progress": on_progress}
-        every = self._sinks("start", outputs, sinks, options)
+        every = self._sinks("start", outputs, sinks, {**options, "lineage": lineage})
         when = spark_trigger(trigger, processing_time)
         if on_progress is not None:
             check_function(on_progress, ON_PROGRESS)
+        if lineage is not None and not isinstance(lineage, OpenLineage):
+            raise InvalidPlanError(f"start: lineage is a pst.tools.OpenLineage, got {type(lineage).__name__}")
         check_ending(self.plan, when, fire_at_end=fire_at_end)
         request = StartRequest(
             sinks=every,
@@ -264,6 +271,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             migrate=migrate or {},
             fire_at_end=fire_at_end,
             on_progress=on_progress,
+            lineage=None if lineage is None else lineage.prepared(self._df, name, self.plan.tags),
         )
         return self._started(request)
 

@@ -92,7 +92,7 @@ def _with_early(early: Trigger) -> Trigger | str:
     if _at_every_row(early):
         return AT_EVERY_ROW
     early = early.inner if isinstance(early, Repeatedly) else early
-    if type(early) is ContinuousEventTimeTrigger:
+    if type(early) is ContinuousEventTimeTrigger and not early.only_changed:
         return early
     clock = "the clock, while windows end by the watermark" if early.uses_processing_time else f"{early!r}"
     return f"early firings by {clock}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import panestream as pst
+from panestream.errors import SinkError
 from panestream.jobs.schema import (
     DocumentPlace,
     Section,
@@ -73,6 +74,20 @@ FORMATS: Mapping[str, Format] = {
         "topic {0.topic}",
         lambda sink, keys: pst.KafkaSink(sink.servers, sink.topic, keys, compacted=bool(sink.compacted), options=sink.options),
     ),
+    "postgres": Format(
+        "dsn! table! keys password_variable",
+        "PostgreSQL table {0.table}",
+        lambda sink, keys: pst.sinks.PostgresSink(sink.dsn, sink.table, keys=keys, password_variable=sink.password_variable),
+        by_key=True,
+    ),
+    "redis": Format(
+        "url! prefix! keys password_variable expire_seconds",
+        "Redis keys {0.prefix}:*",
+        lambda sink, keys: pst.sinks.RedisSink(
+            sink.url, sink.prefix, keys=keys, password_variable=sink.password_variable, expire_seconds=sink.expire_seconds
+        ),
+        by_key=True,
+    ),
     "console": Format("", "console", lambda *_: pst.ConsoleSink()),
 }
 
@@ -83,7 +98,8 @@ class SinkSection(Section):
 
     Attributes:
         format: "parquet", "json", "csv" or "orc" (with ``path``), "kafka" (with ``servers`` and ``topic``), or "console". With
-            ``table``, "delta", "iceberg" and "table" append, and "merge" replaces the row of a key and window.
+            ``table``, "delta", "iceberg" and "table" append, and "merge" replaces the row of a key and window. So do "postgres"
+            (with ``dsn`` and ``table``) and "redis" (with ``url`` and ``prefix``).
         path: a folder, relative to the folder of the job file.
         batches_per_folder: number of micro-batches that share a folder of files, by default 1.
         table: ``table``, ``db.table`` or ``catalog.db.table``. "merge" needs a table that supports MERGE (Delta, Iceberg, Hudi).
@@ -91,7 +107,13 @@ class SinkSection(Section):
         servers: servers of "kafka" as ``host:port``, separated by commas.
         topic: topic of "kafka".
         compacted: whether only the last record of a key counts in "kafka". Deletes of a changelog become tombstones.
-        keys: key columns of "merge" and "kafka". The default is the job's key for results, and no key for late and invalid rows.
+        dsn: how to connect to PostgreSQL, without a password: ``host=db dbname=shop user=etl``.
+        url: address of "redis", without a password: ``redis://cache:6379/0``.
+        prefix: beginning of all keys of "redis".
+        password_variable: the environment variable with the password of "postgres" or "redis".
+        expire_seconds: how long a key of "redis" stays after its last change. The default is for ever.
+        keys: key columns of "merge", "kafka", "postgres" and "redis". The default is the job's key for results, and no key for
+            late and invalid rows.
         options: options for Spark's writer, for files, "kafka" and tables that append.
     """
 
@@ -107,6 +129,11 @@ class SinkSection(Section):
     servers: str | None = setting(text, None)
     topic: str | None = setting(text, None)
     compacted: bool | None = setting(boolean, None)
+    dsn: str | None = setting(text, None)
+    url: str | None = setting(text, None)
+    prefix: str | None = setting(text, None)
+    password_variable: str | None = setting(identifier, None)
+    expire_seconds: int | None = setting(integer(1), None)
     keys: tuple[str, ...] | None = setting(array(text), None)
     options: Mapping[str, str] = setting(spark_options, {})
 
@@ -117,6 +144,13 @@ class SinkSection(Section):
     def check(self, place: DocumentPlace) -> None:
         if self.format == "kafka" and self.servers is not None and self.topic is not None:
             check_names(place, self.servers, "topic", [self.topic])
+
+    def check_library(self, place: DocumentPlace) -> None:
+        if self.format in ("postgres", "redis"):
+            try:
+                self.recipe(["key"])
+            except SinkError as error:
+                place.note(str(error))
 
     def recipe(self, key: Sequence[str] = ()) -> pst.sinks.Sink:
         """Return the library's sink; ``key`` is the job's, used to merge a table without its own ``keys``."""
@@ -155,7 +189,7 @@ class Sinks(Section):
                 place.at(tag, "compacted").note("needs 'keys': the rows of this output have no window")
         seen: dict[tuple[str | None, ...], str] = {}
         for tag, sink in self.items():
-            target = (sink.path, sink.table, sink.topic, sink.servers)
+            target = (sink.path, sink.table, sink.topic, sink.servers, sink.dsn, sink.url, sink.prefix)
             if any(target) and target in seen:
                 place.at(tag).note(f"writes to the same place as sinks.{seen[target]}")
             seen[target] = tag

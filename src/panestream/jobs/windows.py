@@ -297,6 +297,7 @@ class FiringSection(Section):
             ``late``), "end_of_stream", or "never".
         time: time of "continuous", "event" or "processing" for the clock.
         every: interval of "continuous".
+        only_changed: whether "continuous" fires only windows that got rows since they last fired.
         count: number of rows of "count".
         early: additional firings of "after_watermark" before the end, by ``{ count = 100 }`` rows, ``{ delay = "30 seconds" }``
             of the clock after the first row, ``{ every = "5 minutes" }`` of event time, or several of them, as in
@@ -311,7 +312,7 @@ class FiringSection(Section):
     kinds: ClassVar = {
         "event_time": "",
         "processing_time": "",
-        "continuous": "every! time",
+        "continuous": "every! time only_changed",
         "count": "count!",
         "after_watermark": "early late",
         "end_of_stream": "",
@@ -321,6 +322,7 @@ class FiringSection(Section):
     trigger: str = setting(choice(*kinds))
     time: str | None = setting(choice("event", "processing"), None)
     every: str | None = setting(duration(zero=False), None)
+    only_changed: bool = setting(boolean, False)
     count: int | None = setting(integer(1), None)
     early: triggers.Trigger | None = setting(trigger_part, None)
     late: triggers.Trigger | None = setting(trigger_part, None)
@@ -341,9 +343,9 @@ class FiringSection(Section):
 
     def _inner(self) -> triggers.Trigger:
         if self.trigger == "continuous" and self.time == "processing":
-            return triggers.ContinuousProcessingTimeTrigger.of(str(self.every))
+            return triggers.ContinuousProcessingTimeTrigger.of(str(self.every), self.only_changed)
         if self.trigger == "continuous":
-            return triggers.ContinuousEventTimeTrigger.of(str(self.every))
+            return triggers.ContinuousEventTimeTrigger.of(str(self.every), self.only_changed)
         if self.trigger == "count":
             return triggers.CountTrigger.of(self.count or 1)
         if self.trigger == "after_watermark":

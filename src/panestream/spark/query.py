@@ -22,6 +22,7 @@ from panestream.spark.checkpoint.epoch import UNKNOWN
 from panestream.spark.checkpoint.lease import CheckpointMode
 from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
+from panestream.spark.open_lineage.emitter import LineageWatcher, PreparedLineage
 from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
@@ -100,7 +101,9 @@ class SinkWriter:
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
-        progress = BatchProgress.of(batch_id, seconds, computed.metrics, self.plan, late_kept=self.late_kept)
+        progress = BatchProgress.of(
+            batch_id, seconds, computed.metrics, tags=self.plan.tags, groups=self.plan.groups, late_kept=self.late_kept
+        )
         if self.on_progress is not None:
             with of_callback("on_progress", batch_id):
                 self.on_progress(progress)
@@ -138,6 +141,8 @@ class RunningQuery(ReprHtml):
     """Checks Spark's own operators after the query has ended, as micro-batches cannot see them."""
     closing: EndOfInputRun | None = field(default=None, repr=False)
     """Closes open windows after all available input has been read; None if they wait for the next run."""
+    followed: list[LineageWatcher] = field(default_factory=list, repr=False)
+    """The senders of lineage events, one for each of Spark's runs."""
 
     def _parts(self) -> Mapping[str, str]:
         # From the plan alone: the query's name and whether it runs would need a call of Spark.
@@ -189,6 +194,7 @@ class RunningQuery(ReprHtml):
             while ended and self._closes():
                 ended = self._wait(None if deadline is None else max(deadline - time.monotonic(), 0))
             if ended:
+                self._wait_for_lineage()
                 for progress in self.recent_progress:
                     self.dropped.look(progress)
                 if self.watcher is not None:
@@ -196,6 +202,7 @@ class RunningQuery(ReprHtml):
                 self.outputs.note_end(self.spark)
         except StreamingQueryException as error:
             self.outputs.note_end(self.spark)
+            self._wait_for_lineage()
             if self.watcher is not None:
                 self.watcher.wait()
             failed = self._named(error)
@@ -211,9 +218,16 @@ class RunningQuery(ReprHtml):
         """Stop the query and abandon the current micro-batch. A query with the same checkpoint resumes from there."""
         if self.closing is not None:
             self.closing.over = True
+        for each in self.followed[-1:] if self.is_active else ():
+            each.stopped = True
         self.query.stop()
         self.outputs.note_end(self.spark)
         self._look()
+        self._wait_for_lineage()
+
+    def _wait_for_lineage(self) -> None:
+        for each in self.followed:
+            each.wait()
 
     def _closes(self) -> bool:
         """Start the next run that closes windows, if one is due; it replaces the query. Return whether it was started."""
@@ -283,6 +297,7 @@ class StartRequest:
     migrate: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     fire_at_end: bool = False
     on_progress: Callable[[BatchProgress], Any] | None = None
+    lineage: PreparedLineage | None = None
 
 
 def start(
@@ -332,13 +347,21 @@ def start(
         # An earlier operator shares the query, so it shares the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
 
+    followed: list[LineageWatcher] = []
+    ends = "processingTime" not in request.trigger
+    follow = None if request.lineage is None else request.lineage.follower(spark, plan, sinks, observed_as, ends=ends)
+
     def run() -> tuple[StreamingQuery, ProgressWatcher | None]:
         settings = settings_for(spark, partitions, local_files=outputs.epoch.is_local)
         with session_settings(spark, settings), spark_logs.explained(spark, checkpoint):
             query = writer.start()
+        if follow is not None:
+            followed.append(follow(query))
         return query, ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
 
     query, watcher = run()
     looks = notices if remote else None
     closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if request.fire_at_end else None
-    return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)
+    return RunningQuery(
+        query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing, followed=followed
+    )

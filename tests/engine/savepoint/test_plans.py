@@ -68,6 +68,14 @@ def test_declared_aggregates_survive_json(recipe):
         assert actual == recipe
 
 
+def test_continuous_trigger_of_a_plan_saved_before_only_changed_is_read():
+    trigger = ContinuousEventTimeTrigger.of("5 minutes")
+    saved = recipe_json(trigger)
+    del saved["only_changed"]
+    assert recipe_of(saved) == trigger
+    assert roundtrip(replace(trigger, only_changed=True)) == replace(trigger, only_changed=True)
+
+
 @pytest.mark.parametrize(
     "recipe",
     [

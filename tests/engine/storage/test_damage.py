@@ -237,7 +237,7 @@ FAULTS = (flipped_bits, other_bytes, cut, longer, stale, dropped, swapped, from_
 def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
     """Run one random fault. Return the fault and "nothing to change", "right" or "error". Other outcomes fail."""
     name, fault = rng.choice(sorted(PLANS)), rng.choice(FAULTS)
-    run, at = run_of(name, rng.randrange(3)), rng.randrange(BATCHES)
+    run, at = run_of(name, rng.randrange(random_cases(3))), rng.randrange(BATCHES)
     what = f"seed {seed}: {name}, {fault.__name__} after micro-batch {at}"
     values = dict(run.state_after[at])
     place = rng.choice(sorted(values))
@@ -385,7 +385,7 @@ class Groups:
         return rows
 
     def go_on(self, *, until_rows=False):
-        for _ in range(30):
+        for _ in range(20):
             if self.step() and until_rows:
                 return
             if self.rng.random() < 0.3:
@@ -436,8 +436,8 @@ def all_are_newer(groups):
 @pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
 @pytest.mark.parametrize("has_ended", [pytest.param(False, marks=pytest.mark.full), True])
 def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_ended):
-    cases_found = 0
-    for seed in range(20):  # in most runs the last micro-batches have rows, which shows the damage
+    cases_found, by_clock = 0, damage is all_are_newer and "clock" in name  # then it is not damage
+    for seed in range(1 if by_clock else 20):  # in most runs the last micro-batches have rows, which shows the damage
         if cases_found == random_cases(3):
             break
         groups = Groups(name, seed)
@@ -450,4 +450,4 @@ def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_
         cases_found += 1
         with pytest.raises(StateDamagedError, match=r"key group 0 is damaged: all of it is .*, where .*micro-batch"):
             groups.go_on(until_rows=True)
-    assert cases_found or (damage is all_are_newer and "clock" in name)
+    assert bool(cases_found) != by_clock

@@ -6,6 +6,7 @@ import pytest
 
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError
+from tests.costs import thinned
 from tests.engine.storage.test_damage import PLANS, run_of, small_pages, step
 
 MOST_CALLS = 12
@@ -45,9 +46,9 @@ class FailingAt(MemoryState):
 @pytest.mark.parametrize("name", PLANS)
 def test_store_error_is_raised_and_the_micro_batch_can_be_repeated(name):
     run, failed = run_of(name, 0), 0
-    for at in (0, 6, len(run.batches) - 2):
+    for place, at in enumerate((0, 6, len(run.batches) - 2)):
         before = run.state_after[at - 1] if at else {}
-        for fails_at in range(1, MOST_CALLS):
+        for fails_at in thinned(range(1 + place, MOST_CALLS), 3):
             store = FailingAt(dict(before), fails_at, done=bool(fails_at % 2))
             try:
                 step(run.plan, store, run.batches[at], 0)
@@ -58,7 +59,7 @@ def test_store_error_is_raised_and_the_micro_batch_can_be_repeated(name):
             state = MemoryState(dict(before))
             assert step(run.plan, state, run.batches[at], 0) == run.outputs[at]
             assert state.values == run.state_after[at]
-    assert failed > 10
+    assert failed >= 4
 
 
 @pytest.mark.parametrize("name", PLANS)

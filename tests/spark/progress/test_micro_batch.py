@@ -13,10 +13,11 @@ from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.spark.operator.task_functions import OPERATED_SCHEMA
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, PartitionProgress, metrics_of, observed
 from tests.engine.exchange.test_exchange import plan as plan_of
-from tests.metrics.told import HOUR, counters, progress
+from tests.metrics.told import HOUR, NO_COUNTERS, counters, progress
 
 PLAN = replace(plan_of(groups=5), late_tag="late")
 """Five key groups and an output for late rows."""
+QUERY = {"tags": PLAN.tags, "groups": PLAN.groups}
 WHOLE = {"input_rows": 23, "invalid_rows": 2, "history_rows": 4, "watermark_before": 50, "watermark": 100, "max_event_time": 150}
 """Counters that all key groups report equally."""
 FIRST = {
@@ -200,16 +201,16 @@ def bodies_of(reports):
 @pytest.mark.parametrize(("reports", "expected"), CASES.values(), ids=CASES)
 def test_reports_of_key_groups_are_added_up(reports, expected):
     bodies = bodies_of(reports)
-    assert BatchProgress.of(7, 0.5, metrics_of(bodies), PLAN, late_kept=False) == expected
+    assert BatchProgress.of(7, 0.5, metrics_of(bodies), **QUERY, late_kept=False) == expected
     # With a sink, late rows are still late but not dropped.
-    assert BatchProgress.of(7, 0.5, metrics_of(bodies), PLAN, late_kept=True) == replace(expected, dropped_rows=0)
+    assert BatchProgress.of(7, 0.5, metrics_of(bodies), **QUERY, late_kept=True) == replace(expected, dropped_rows=0)
 
 
 def test_micro_batch_that_took_no_time_has_rate_zero():
-    quick = BatchProgress.of(8, 0.0, metrics_of(bodies_of([FIRST])), PLAN, late_kept=False)
+    quick = BatchProgress.of(8, 0.0, metrics_of(bodies_of([FIRST])), **QUERY, late_kept=False)
     assert (quick.batch_id, quick.rows, quick.duration_ms, quick.rows_per_second) == (8, 23, 0, 0.0)
     # Milliseconds are rounded.
-    assert BatchProgress.of(8, 1.0006, [], PLAN, late_kept=False).duration_ms == 1001
+    assert BatchProgress.of(8, 1.0006, [], **QUERY, late_kept=False).duration_ms == 1001
 
 
 @pytest.mark.spark
@@ -253,7 +254,7 @@ def test_progress_entry_of_spark_becomes_a_batch_progress():
 
 
 def test_progress_entry_without_reports_has_zero_counters():
-    told = BatchProgress.of_spark(progress(**dict.fromkeys(counters())).progress)
+    told = BatchProgress.of_spark(progress(observed=NO_COUNTERS).progress)
     nothing = replace(NOTHING, batch_id=0, duration_ms=1500, groups=0, output_rows={}, open_windows=None)
     assert told == replace(nothing, stages=told.stages, spark_dropped_rows=3)
 

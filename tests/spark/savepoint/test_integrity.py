@@ -165,8 +165,8 @@ def _lose_files(checkpoint):
     ("harm", "of_summary", "of_savepoint"),
     [
         (_lose_files, *["micro-batch 0 cannot be read: .*CANNOT_LOAD_STATE_STORE"] * 2),
-        (lambda folder: shutil.rmtree(folder / "state/0/1"), *["cannot be read: state/0/1 is gone"] * 2),
-        (lambda folder: shutil.rmtree(folder / "state/0/2"), *["cannot be read: state/0/2 is gone"] * 2),
+        (lambda folder: shutil.rmtree(folder / "state/0/1"), *["cannot be read: state/0/1 is missing"] * 2),
+        (lambda folder: shutil.rmtree(folder / "state/0/2"), *["cannot be read: state/0/2 is missing"] * 2),
         (lambda folder: shutil.rmtree(folder / "state/0/_metadata"), *["metadata of the state .* is missing"] * 2),
     ],
     ids=["files", "a partition", "the last partition", "the metadata"],
@@ -186,7 +186,7 @@ def test_data_frame_of_state_fails_if_a_partition_is_missing(spark, old, tmp_pat
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(old[1], checkpoint)
     shutil.rmtree(checkpoint / "state/0/2")
-    with pytest.raises(StateDamagedError, match="state/0/2 is gone"):
+    with pytest.raises(StateDamagedError, match="state/0/2 is missing"):
         pst.state.read_checkpoint(spark, str(checkpoint)).windows.count()
 
 

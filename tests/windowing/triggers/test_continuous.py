@@ -123,3 +123,93 @@ def test_end_of_input_fires_windows_but_continuous_global_window_is_refused():
     assert driven.watermark(90) == [["a"]]
     with pytest.raises(InvalidPlanError, match="would fire every interval up to the end of time"):
         driven.end()
+
+
+CHANGED = ContinuousEventTimeTrigger(30, only_changed=True)
+
+
+def test_only_changed_fires_neither_at_an_interval_nor_at_the_end_without_new_rows():
+    driven = Driven(TumblingEventTimeWindows(100), CHANGED)
+    driven.element(5, "a")
+    assert [driven.watermark(time) for time in (30, 60)] == [[["a"]], []]
+    driven.element(70, "b")
+    driven.restart()
+    assert [driven.watermark(time) for time in (90, 99)] == [[["a", "b"]], []]
+    assert driven.left == (0, 0)
+
+
+def test_only_changed_fires_at_the_end_for_rows_since_the_last_interval():
+    driven = Driven(TumblingEventTimeWindows(100), CHANGED)
+    driven.element(5, "a")
+    assert driven.watermark(95) == [["a"]]
+    driven.element(96, "b")
+    assert driven.watermark(99) == [["a", "b"]]
+
+
+def test_only_changed_fires_once_for_several_intervals_and_at_the_end_if_time_passes_it():
+    driven = Driven(TumblingEventTimeWindows(100), CHANGED)
+    driven.element(5, "a")
+    driven.element(105, "b")
+    assert driven.watermark(170) == [["a"], ["b"]]
+    assert driven.watermark(500) == []
+    assert driven.left == (0, 0)
+
+
+def test_only_changed_shows_a_row_behind_the_watermark_at_the_next_interval():
+    driven = Driven(TumblingEventTimeWindows(100), CHANGED)
+    driven.watermark(61)
+    driven.element(5, "a")
+    assert [driven.watermark(time) for time in (62, 89, 90)] == [[], [], [["a"]]]
+
+
+def test_only_changed_fires_at_once_for_a_late_row_and_not_again():
+    driven = Driven(TumblingEventTimeWindows(100), CHANGED, lateness=50)
+    driven.element(5, "a")
+    assert driven.watermark(120) == [["a"]]
+    assert driven.element(6, "b") == [["a", "b"]]
+    assert driven.watermark(149) == []
+
+
+def test_only_changed_fires_merged_sessions_again():
+    driven = Driven(EventTimeSessionWindows(20), CHANGED)
+    driven.element(5, "a")
+    driven.element(50, "b")
+    assert driven.watermark(24) == [["a"]]
+    driven.element(24, "c")  # the first session is closed
+    driven.element(30, "d")  # joins the other two
+    assert [driven.watermark(time) for time in (30, 60, 69)] == [[["c", "b", "d"]], [], []]
+    assert driven.left == (0, 0)
+
+
+def test_session_that_had_ended_fires_once_after_it_is_open_again():
+    """Flink would fire it at the next watermark, for each interval since its end."""
+    driven = Driven(EventTimeSessionWindows(50), CHANGED, lateness=500)
+    driven.element(5, "a")
+    assert driven.watermark(100) == [["a"]]
+    driven.element(55, "b")  # its end is now 105
+    assert [driven.watermark(time) for time in (103, 104)] == [[], [["a", "b"]]]
+
+
+def test_only_changed_by_processing_time_skips_intervals_without_rows():
+    driven = Driven(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30, only_changed=True))
+    driven.clock(35)
+    driven.element(0, "a")
+    assert [driven.clock(time) for time in (60, 61, 91)] == [[], [["a"]], []]
+    driven.element(0, "b")
+    assert [driven.clock(time) for time in (99, 100)] == [[], [["a", "b"]]]
+    assert driven.left == (0, 0)
+
+
+def test_only_changed_ends_on_global_windows():
+    driven = Driven(GlobalWindows(), CHANGED)
+    driven.element(5, "a")
+    assert driven.watermark(30) == [["a"]]
+    driven.element(31, "b")
+    assert driven.end() == [["a", "b"]]
+
+
+@pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
+def test_only_changed_must_be_true_or_false(kind):
+    assert repr(kind.of("1 s", only_changed=True)) == f"{kind.__name__}.of('1 second', only_changed=True)"
+    with pytest.raises(InvalidWindowError, match=r"only_changed of \w+ must be True or False, got 'yes'"):
+        kind.of("1 s", only_changed="yes")

@@ -95,37 +95,37 @@ class Aggregation:
         ``panes`` may be any int64, and ``values`` are the columns of :attr:`inputs` in their order. ``timestamps`` are event
         times, required if :attr:`needs_timestamps`.
         """
-        return self._reduced(keys, panes, values, timestamps)[0]
+        return self._reduced(encode_keys(keys, len(panes)), panes, values, timestamps)[0]
 
     @_quiet
     def partials_of_key_groups(
         self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, key_groups: Ints
-    ) -> list[tuple[int, pa.Table]]:
+    ) -> list[tuple[int, pa.Table]] | None:
         """Return the :meth:`partials` of each key group that has rows, with its number.
 
-        ``key_groups`` has the key group of each row.
+        ``key_groups`` has the key group of each row. Return None if a key has rows in several key groups, as in a split query.
         """
-        table, coded, groups = self._reduced(keys, panes, values, timestamps)
+        coded = encode_keys(keys, len(panes))
         of_key = np.zeros(coded.count, np.uint16)  # numpy sorts 16-bit integers by radix
         of_key[coded.codes] = key_groups
+        if (of_key[coded.codes] != key_groups).any():
+            return None
+        table, groups = self._reduced(coded, panes, values, timestamps)
         of_partial = of_key[groups.codes]
         ordered = table.take(pa.array(np.argsort(of_partial, kind="stable"))).combine_chunks()
         ends = np.cumsum(np.bincount(of_partial)).tolist()
         starts = zip([0, *ends[:-1]], ends, strict=True)
         return [(number, ordered.slice(start, end - start)) for number, (start, end) in enumerate(starts) if end > start]
 
-    def _reduced(
-        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None
-    ) -> tuple[pa.Table, Keys, Groups]:
+    def _reduced(self, coded: Keys, panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> tuple[pa.Table, Groups]:
         panes = np.ascontiguousarray(panes, np.int64)
         times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
         if self.needs_timestamps and times is None:
             raise ValueError("an aggregate orders rows by event time: partials() needs timestamps")
         batch = Batch([Input(plain(value)) for value in values], times)
-        coded = encode_keys(keys, len(panes))
         groups = group(coded, panes)
         columns = [partial.reduce(groups, batch) for partial in self.partial_aggregates]
-        return self._table(coded.take(groups.codes), groups.panes, groups.counts, columns), coded, groups
+        return self._table(coded.take(groups.codes), groups.panes, groups.counts, columns), groups
 
     @_quiet
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:

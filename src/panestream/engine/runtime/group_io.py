@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -66,7 +66,8 @@ class GroupMetrics:
     ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
 
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (or -1), the same in all groups
-    unless the clock wakes them. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have
+    unless the clock wakes them. ``fired_windows`` are the windows' numbers (in JSON as
+    :func:`runs`), ``open_windows`` the first and last that still have
     open panes here; ``kept_windows`` counts (key, window) pairs in state for windows without such numbers (None if unknown).
     ``firings`` are counted for each key and window, ``outputs`` rows by tag. ``partitions`` are the source partitions (name,
     largest event time, watermark, whether it is idle), the furthest behind first, :data:`MOST_PARTITIONS` at most; only key group
@@ -103,7 +104,36 @@ class GroupMetrics:
     operator_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the metrics with the fired windows as :func:`runs`."""
+        return {**asdict(self), "fired_windows": runs(self.fired_windows)}
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and last number of each run of consecutive numbers, ascending.
+
+    >>> runs([7, 3, 4, 5, 4])
+    [(3, 5), (7, 7)]
+    """
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def count_in_runs(given: Iterable[tuple[int, int]]) -> int:
+    """Return how many numbers are in at least one of the runs.
+
+    >>> count_in_runs([(3, 5), (4, 6), (9, 9)])
+    5
+    """
+    count, beyond = 0, -(1 << 63)
+    for first, last in sorted(given):
+        start, beyond = max(first, beyond), max(last + 1, beyond)
+        count += beyond - start
+    return count
 
 
 @dataclass(slots=True)

@@ -35,10 +35,12 @@ class MergeSink(CatalogTableSink):
 
     A micro-batch that is run again merges the same rows, which changes nothing. For a **Delta** table the MERGE also carries the
     micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or
-    rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. Each micro-batch must have at most one
-    row per key and window, as columnar operators emit. If a row operator fires a window several times in a micro-batch, the sink
-    raises an error with the key, since it cannot determine the last row. Of rolling values (:meth:`KeyedStream.rolling`) it
-    keeps one row per key, the latest by ``as_of``.
+    rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. A micro-batch must have at most one
+    row per key and window, as columnar operators and changelogs emit. If a row operator without a changelog fires a window
+    several times in a micro-batch, the sink raises an error with the key, since it cannot determine the last row.
+
+    Sessions that fire early or late need a changelog. It deletes the rows of a session's former, shorter windows, so that each
+    session has one row. Of rolling values (:meth:`KeyedStream.rolling`) the sink keeps one row per key, the latest by ``as_of``.
 
     The table must support ``MERGE INTO``: Delta, Iceberg or Hudi. The first micro-batch creates it if it does not exist.
 
@@ -144,8 +146,8 @@ class MergeSink(CatalogTableSink):
             row = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise SinkError(
                 f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): their order is unknown. A window "
-                f"must fire at most once in a micro-batch with one row: run it on columns, without .options(every_firing=True) "
-                f"(explain() has the reasons against columns), or write all rows with a TableSink"
+                f"must fire at most once in a micro-batch with one row: add .changelog(), or run it on columns, without "
+                f".options(every_firing=True) (explain() has the reasons against columns), or write all rows with a TableSink"
             )
 
     def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:

@@ -114,6 +114,8 @@ class EndOfStreamTrigger(NeverTrigger):
 
 FIRE_TIME = ReducingStateDescriptor("fire-time", min)
 """The pending interval timer. When sessions merge, the earliest counts."""
+CHANGED = ReducingStateDescriptor("changed", max)
+"""Present while the window has rows that no firing has shown, if only changed windows fire."""
 
 ContinuousT = TypeVar("ContinuousT", bound="_Continuous")
 
@@ -121,6 +123,7 @@ ContinuousT = TypeVar("ContinuousT", bound="_Continuous")
 @dataclass(frozen=True, slots=True, repr=False)
 class _Continuous(ByTime):
     interval: int
+    only_changed: bool = False
 
     def __post_init__(self) -> None:
         check_micros(f"{type(self).__name__}.of('5 minutes')", self.interval)
@@ -128,15 +131,23 @@ class _Continuous(ByTime):
             raise InvalidWindowError(
                 f"the interval of {type(self).__name__} must be positive, got {format_duration(self.interval)!r}"
             )
+        if type(self.only_changed) is not bool:
+            raise InvalidWindowError(f"only_changed of {type(self).__name__} must be True or False, got {self.only_changed!r}")
 
     @classmethod
-    def of(cls: type[ContinuousT], interval: Duration) -> ContinuousT:  # noqa: PYI019 - typing.Self came with 3.11
-        """Fire at every multiple of ``interval`` since the epoch, and at the window's end."""
-        return cls(to_micros(interval, "interval"))
+    def of(cls: type[ContinuousT], interval: Duration, only_changed: bool = False) -> ContinuousT:  # noqa: PYI019 - typing.Self came with 3.11
+        """Fire at every multiple of ``interval`` since the epoch, and at the window's end.
+
+        With ``only_changed``, a window that got no row since its last firing does not fire, not even at its end.
+        """
+        return cls(to_micros(interval, "interval"), only_changed)
 
     def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
         """Set the interval timer at a window's first element, to the next multiple after ``time``."""
         pending = ctx.get_partitioned_state(FIRE_TIME)
+        if self.only_changed:
+            ctx.get_partitioned_state(CHANGED).add(1)
+            time = max(time, self._now(ctx))
         if pending.get() is None:
             self._schedule(time - time % self.interval, window, ctx, pending)
 
@@ -144,10 +155,16 @@ class _Continuous(ByTime):
         """Fire at the end, and at the interval timer, which moves by an interval; not at other timers."""
         if time == window.max_timestamp():
             # The pending time is kept: within the lateness, a session that merges into a longer session continues from there.
-            return TriggerResult.FIRE
+            return self._fire(ctx)
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() != time:
             return TriggerResult.CONTINUE
+        if self.only_changed:
+            pending.clear()
+            reached = self._reached(ctx)
+            self._schedule(reached - reached % self.interval, window, ctx, pending)
+            # If time has also passed the end, the window fires there.
+            return TriggerResult.CONTINUE if reached >= window.max_timestamp() else self._fire(ctx)
         if self._now(ctx) == MAX_TIMESTAMP == window.max_timestamp():
             raise InvalidPlanError(
                 f"{self!r} on global windows would fire every interval up to the end of time, now that the input has ended: "
@@ -156,6 +173,19 @@ class _Continuous(ByTime):
         pending.clear()
         self._schedule(time, window, ctx, pending)
         return TriggerResult.FIRE
+
+    def _fire(self, ctx: TriggerContext) -> TriggerResult:
+        """Fire, unless only changed windows fire and this one has not changed."""
+        if self.only_changed:
+            changed = ctx.get_partitioned_state(CHANGED)
+            if changed.get() is None:
+                return TriggerResult.CONTINUE
+            changed.clear()
+        return TriggerResult.FIRE
+
+    def _reached(self, ctx: TriggerContext) -> int:
+        """Return the last instant whose timers are called. The clock must be past a timer."""
+        return self._now(ctx) - self.uses_processing_time
 
     def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
         """Set the timer one interval after ``time``, but not after the end."""
@@ -168,8 +198,15 @@ class _Continuous(ByTime):
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         ctx.merge_partitioned_state(FIRE_TIME)
-        pending = ctx.get_partitioned_state(FIRE_TIME).get()
-        if pending is not None:
+        state = ctx.get_partitioned_state(FIRE_TIME)
+        pending, reached = state.get(), self._reached(ctx)
+        if self.only_changed:
+            ctx.get_partitioned_state(CHANGED).add(1)
+        if pending is not None and self.only_changed and pending <= reached:
+            # A session that had ended is open again. In Flink it would fire for each interval since.
+            state.clear()
+            self._schedule(reached - reached % self.interval, window, ctx, state)
+        elif pending is not None:
             self._register(pending, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
@@ -178,9 +215,12 @@ class _Continuous(ByTime):
         if time is not None:
             self._delete(time, ctx)
             pending.clear()
+        if self.only_changed:
+            ctx.get_partitioned_state(CHANGED).clear()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}.of({format_duration(self.interval)!r})"
+        only_changed = ", only_changed=True" if self.only_changed else ""
+        return f"{type(self).__name__}.of({format_duration(self.interval)!r}{only_changed})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -195,12 +235,23 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
     - When sessions merge, the earliest pending timer stays.
     - On global windows, the end of a bounded input raises, since it would fire up to the end of time (in Flink forever).
 
+    With ``only_changed=True`` (not in Flink) only windows with new rows fire, for a table that shows current results:
+
+    - A window that got no row since its last firing does not fire, neither at an interval nor at its end.
+    - If the watermark jumps over k intervals, a window fires once. If it also jumps over the window's end, it fires there.
+    - A row behind the watermark waits for the next interval that the watermark reaches.
+    - To also get each window's result at its end, use ``AfterWatermark().early(...)`` with this trigger.
+
     >>> ContinuousEventTimeTrigger.of("5 minutes")
     ContinuousEventTimeTrigger.of('5 minutes')
+    >>> ContinuousEventTimeTrigger.of("5 minutes", only_changed=True)
+    ContinuousEventTimeTrigger.of('5 minutes', only_changed=True)
     """
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
+            if self.only_changed:
+                ctx.get_partitioned_state(CHANGED).clear()
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
         self._begin(timestamp, window, ctx)
@@ -215,6 +266,7 @@ class ContinuousProcessingTimeTrigger(_Continuous, ByProcessingTime):
     """Fires every ``interval`` of processing time, and at the end. Flink: ``ContinuousProcessingTimeTrigger``.
 
     For processing-time windows: event-time windows of the past have ended by the clock, and fire once, after their first element.
+    ``only_changed`` is that of :class:`ContinuousEventTimeTrigger`.
 
     >>> ContinuousProcessingTimeTrigger.of("10 seconds")
     ContinuousProcessingTimeTrigger.of('10 seconds')

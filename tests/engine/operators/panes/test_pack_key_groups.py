@@ -19,6 +19,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.costs import random_cases
 
 KEYS = pa.schema([("user", pa.string()), ("shop", pa.int64())])
 AGGREGATES = (
@@ -79,7 +80,7 @@ def split_first(plan: WindowPlan, chunk: Chunk, key_groups: np.ndarray) -> dict[
 def test_key_groups_packed_in_one_pass_get_the_partials_of_rows_split_first(assigner: WindowAssigner) -> None:
     plan = plan_of(WindowSpec(assigner))
     rng = np.random.default_rng(20261128)
-    for _ in range(60):
+    for _ in range(random_cases(300)):
         chunk, key_groups = random_chunk(rng, plan)
         parts = plan.operator.pack_key_groups(plan, chunk, key_groups)
         assert parts is not None
@@ -98,3 +99,21 @@ def test_rows_that_must_cross_the_exchange_are_split_first() -> None:
     for plan in (late, early, gaps):
         chunk, key_groups = random_chunk(np.random.default_rng(1), plan)
         assert plan.operator.pack_key_groups(plan, chunk, key_groups) is None
+
+
+def test_rows_of_a_key_in_several_key_groups_are_split_first() -> None:
+    """The distinct values of a key are split over key groups: a value must not move to the key group of another."""
+    plan = plan_of(WindowSpec(TUMBLING))
+    rng = np.random.default_rng(2)
+    for _ in range(random_cases(100)):
+        chunk, key_groups = random_chunk(rng, plan)
+        first_key = np.array([user is None for user in chunk.keys[0].to_pylist()])
+        key_groups = np.where(first_key, np.arange(len(key_groups)) % plan.groups, key_groups)
+        parts = plan.operator.pack_key_groups(plan, chunk, key_groups)
+        expected = split_first(plan, chunk, key_groups)
+        if parts is not None:
+            assert {number: results_of(plan, table) for number, _, table in parts} == {
+                number: results_of(plan, table) for number, table in expected.items()
+            }
+    chunk, _ = random_chunk(rng, plan)
+    assert plan.operator.pack_key_groups(plan, chunk, np.arange(len(chunk.times)) % plan.groups) is None

@@ -4,6 +4,7 @@ written.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -66,6 +67,13 @@ def run(plan, turns=12, keys=150):
     return fired, sizes, state
 
 
+@cache
+def run_without_growth(name):
+    """Return the results and the numbers of pages of a plan whose pages are large enough."""
+    fired, sizes, _ = run(PLANS[name])
+    return fired, sizes
+
+
 def pages_of(state):
     return ColumnReader(state.get("meta", 0)).header["pages"]
 
@@ -81,7 +89,7 @@ def check_pages(state):
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_growing_number_of_pages_does_not_change_results(plan, monkeypatch):
-    fixed, sizes, _ = run(PLANS[plan])
+    fixed, sizes = run_without_growth(plan)
     assert set(sizes) == {PLANS[plan].pages}
     monkeypatch.setattr(index, "PAGE_BYTES", 100)
     grown, sizes, state = run(PLANS[plan])
@@ -94,7 +102,7 @@ def test_growing_number_of_pages_does_not_change_results(plan, monkeypatch):
 
 @pytest.mark.parametrize("pages", [1, 3, 100])
 def test_any_initial_number_of_pages_gives_the_same_results(pages, monkeypatch):
-    fixed, _, _ = run(PLANS["elements"])
+    fixed, _ = run_without_growth("elements")
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll()), pages=pages)
     results, sizes, _ = run(plan)
@@ -176,7 +184,7 @@ def test_number_of_pages_shrinks_when_the_state_is_empty(monkeypatch):
 
 
 def test_operator_can_be_reused_while_its_pages_are_split(monkeypatch):
-    fixed, _, _ = run(PLANS["elements"])
+    fixed, _ = run_without_growth("elements")
     monkeypatch.setattr(index, "PAGE_BYTES", 100)
     state, fired = MemoryState(), []
     operator = RowOperator(PLANS["elements"], state)

@@ -14,11 +14,12 @@ from tests.conformance.executors.base import Observed
 from tests.conformance.executors.harness import HarnessExecutor
 from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
+from tests.costs import random_cases
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.random_scenarios import scenario
 from tests.testing.simulation.campaign.reference_model.definition import Definition
 
-COUNT, CHUNKS = 400, 4
+COUNT, CHUNKS = random_cases(2_000), 4
 
 
 def random_restarts(seed: int) -> tuple[dict, dict[int, int]]:

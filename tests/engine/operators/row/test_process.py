@@ -12,6 +12,7 @@ from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP
+from tests.costs import random_cases
 from tests.engine.operators.row.naive_process import Scripted, batches, expected
 
 LAST = pst.state.ValueStateDescriptor("last")
@@ -48,7 +49,7 @@ def compare(seed):
 
 
 def test_random_programs_with_restarts_give_what_the_definition_gives():
-    for seed in range(400):
+    for seed in range(random_cases(2_000)):
         compare(seed)
 
 

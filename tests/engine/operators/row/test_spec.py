@@ -17,7 +17,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import applied
-from panestream.windowing.triggers import CountTrigger
+from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import harness
 from tests.engine.aggregates.test_two_phase import Mean
 
@@ -27,6 +27,10 @@ TYPES = {**harness.TYPES, "session gap u in seconds": pa.int64()}
 RESULT = pa.schema([("mean", pa.float64()), ("n", pa.int64())])
 NOTHING = applied(lambda key, window, rows: [])
 ROWS = "key string, ts int64, v int64, x double, u int64"
+
+
+class OwnTrigger(CountTrigger):
+    """A user's trigger."""
 
 
 def plan_declared(windowing=EXACT, aggregates=AGGREGATES):
@@ -84,8 +88,21 @@ def test_capabilities_of_the_row_operator():
         "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the row "
         "operator: " + "; ".join(operator.reasons)
     )
+    assert plan_declared(replace(EXACT, trigger=CountTrigger.of(3), every_firing=False)).capabilities.no_changelog is None
     assert (operator.capabilities.evicts, plan_declared().capabilities.evicts) == (True, False)
     assert (operator.capabilities.fires_by_time, plan_declared().capabilities.fires_by_time) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("windowing", "reason"),
+    [
+        (replace(EXACT, trigger=CountTrigger.of(3)), "every firing was asked for, and a changelog has the last one of each"),
+        (replace(EXACT, trigger=PurgingTrigger.of(CountTrigger.of(3))), "a purging trigger fires parts of a window"),
+        (replace(EXACT, trigger=OwnTrigger.of(3)), "a user-defined trigger may purge a window"),
+    ],
+)
+def test_changelog_of_the_row_operator_is_refused_with_the_reason(windowing, reason):
+    assert plan_declared(windowing).capabilities.no_changelog.startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def campaign(
         seconds: stop after the schedule that reaches this time.
         told: called after each schedule.
 
-    >>> figures = campaign(1, 1, ["counts"])
+    >>> figures = campaign(3, 1, ["counts"])
     >>> figures.schedules, figures.failure, figures.runs["crash"] > 10
     (1, '', True)
     """

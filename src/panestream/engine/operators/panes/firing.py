@@ -27,20 +27,32 @@ from panestream.engine.storage.blocks import PaneBlocks, pane_range, sorted_by_p
 from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import key_fields
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MIN_TIMESTAMP
 
 TIME, ARRIVAL = "__opened at", "__opened by"
 """Hidden inputs: the time that the trigger uses, and the number of the row in the order of arrival."""
+LAST = "__last by"
+"""The number of a window's last row, if only changed windows fire."""
 HIDDEN = (agg.min_by(TIME, ARRIVAL).alias(TIME), agg.min(ARRIVAL).alias(ARRIVAL))
 HIDDEN_TYPES = {TIME: pa.int64(), ARRIVAL: pa.int64()}
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A continuous trigger with an interval of ``length`` engine units; ``purging`` drops the fired rows."""
+    """A continuous trigger with an interval of ``length`` engine units.
+
+    ``purging`` drops the fired rows. With ``only_changed``, windows without a row since their last firing do not fire.
+    """
 
     length: int
     purging: bool = False
+    only_changed: bool = False
+
+    @property
+    def hidden(self) -> tuple[Aggregate, ...]:
+        """The hidden aggregates."""
+        return (*HIDDEN, agg.max(ARRIVAL).alias(LAST)) if self.only_changed else HIDDEN
 
     def passed(self, before: int, after: int) -> bool:
         """Return whether time passed a multiple of the interval."""
@@ -57,11 +69,21 @@ class Interval:
         the first row that arrived since time last moved.
         """
         first = self.next_after(opened_at)
-        due = first <= after
+        due: npt.NDArray[np.bool_] = first <= after
+        if self.only_changed and not self.passed(before, after):
+            return np.zeros_like(due)
         if not self.passed(before, after):
             # A row behind its time opened the window when a firing was already due. It fires with the next step of time.
             due &= opened_by >= recent
         return due
+
+    def changed(self, opened_at: Int64s, last_by: Int64s, before: int, recent: int) -> npt.NDArray[np.bool_]:
+        """Return which windows have rows that no firing has shown, given the numbers of their last rows.
+
+        Every due window fired when time last passed a multiple, and ``recent`` is the number of the first row since. A window
+        whose first multiple is after ``before`` was not due then.
+        """
+        return (last_by >= recent) | (self.next_after(opened_at) > before)
 
     def overdue(self, opened_at: Int64s, time: int) -> bool:
         """Return whether a row opened a window whose first firing was already due."""
@@ -83,6 +105,8 @@ class PaneArrivals:
 
     ``0 <= first_recent <= next_number`` always holds. ``overdue`` means that a recent row opened such a window. When time moves,
     recent rows become old (:meth:`time_has_moved`). The state stores all three.
+
+    If only changed windows fire, no window is overdue, and rows become old when time passes a multiple of the interval.
     """
 
     next_number: int = 0

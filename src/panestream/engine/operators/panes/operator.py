@@ -27,8 +27,8 @@ from panestream.engine.operators.columnar import AggregatingSpec
 from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS, PanedOperator, rows_in
 from panestream.engine.operators.panes.firing import (
     ARRIVAL,
-    HIDDEN,
     HIDDEN_TYPES,
+    LAST,
     TIME,
     Combiner,
     FiredWindows,
@@ -83,7 +83,7 @@ class PaneSpec(AggregatingSpec):
     @property
     def result_schema(self) -> pa.Schema:
         # A user's function may return several results; the hidden aggregates come last.
-        shown = len(self.aggregation.output_schema) - (len(HIDDEN) if self.interval is not None else 0)
+        shown = len(self.aggregation.output_schema) - (len(self.interval.hidden) if self.interval is not None else 0)
         return pa.schema(list(self.aggregation.output_schema)[:shown])
 
     @property
@@ -103,11 +103,12 @@ class PaneSpec(AggregatingSpec):
 
     @property
     def hidden_columns(self) -> tuple[str, ...]:
-        """The partial columns of the hidden aggregates: the time of the opening row, and its number twice."""
+        """The partial columns of the hidden aggregates: the time of the opening row, its number twice, and the last number."""
         if self.interval is None:
             return ()
-        opened_at, opened_by, _, arrival = self.aggregation.partial_schema.names[-4:]
-        return opened_at, opened_by, arrival
+        own = len(self.interval.hidden) + 2  # an earliest value has three columns
+        opened_at, opened_by, _, *numbers = self.aggregation.partial_schema.names[-own:]
+        return opened_at, opened_by, *numbers
 
     @property
     def name(self) -> str:
@@ -160,7 +161,7 @@ class PaneSpec(AggregatingSpec):
         panes = np.zeros(len(times), np.int64) if self.by_processing_time else self.grid.panes_of(times)
         stamps = times if self.aggregation.needs_timestamps else None
         tables = self.aggregation.partials_of_key_groups(chunk.keys, panes, chunk.values, stamps, key_groups)
-        return [(number, PARTIALS, table) for number, table in tables]
+        return None if tables is None else [(number, PARTIALS, table) for number, table in tables]
 
     def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:
         if self.interval is not None:
@@ -240,7 +241,8 @@ class PaneSpec(AggregatingSpec):
         lines = [f"a window fires when {time} reaches its end"]
         if self.interval is not None:
             purged = "; what has fired is dropped" if self.interval.purging else ""
-            lines.append(f"and at every {format_duration(self.interval.length)} before it, once a micro-batch{purged}")
+            changed = "; both only if it got rows since it last fired" if self.interval.only_changed else ""
+            lines.append(f"and at every {format_duration(self.interval.length)} before it, once a micro-batch{purged}{changed}")
         if self.fires_at_rows:
             lines.append("and before it, for the keys concerned, in each micro-batch that brings rows for it")
         if plan.allowed_lateness:
@@ -357,9 +359,10 @@ class PaneOperator(PanedOperator):
 
     def _note_overdue(self, fresh: pa.Table, time: int) -> None:
         """Record whether a row opened a window whose continuous trigger was already due: it fires when time next moves."""
-        if self._settings.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
+        interval = self._settings.interval
+        if interval is not None and not interval.only_changed and fresh.num_rows and time != MIN_TIMESTAMP:
             opened = fresh.column(self._settings.hidden_columns[0]).to_numpy()
-            self._arrivals.overdue = self._arrivals.overdue or self._settings.interval.overdue(opened, time)
+            self._arrivals.overdue = self._arrivals.overdue or interval.overdue(opened, time)
 
     def _with_numbers(self, arrived: pa.Table) -> pa.Table:
         return self._arrivals.number(arrived, self._settings.hidden_columns[1:])
@@ -394,7 +397,7 @@ class PaneOperator(PanedOperator):
         low, high = self._spans(fresh)
         ended = [(last_ended(one, before), last_ended(one, after)) for one in self._grid.windows]
         due = [one.over(low, high, *bounds) for one, bounds in zip(self._grid.windows, ended, strict=True)]
-        fired = combiner.combine(due)
+        fired = [self._changed(one, before) for one in combiner.combine(due)]
         self._emit(fired, ON_TIME, closed, output)
         if self._settings.interval is not None and after != MAX_TIMESTAMP:
             fresh = self._fire_early(combiner, [until for _, until in ended], before, after, output)
@@ -440,7 +443,8 @@ class PaneOperator(PanedOperator):
             low, high = self._spans(fresh)
             windows = [one.over(low, high, until, BEYOND_ALL) for one, until in zip(self._grid.windows, ended, strict=True)]
             fired = []
-            for one in combiner.combine(windows):
+            for each in combiner.combine(windows):
+                one = self._changed(each, before)
                 opened_at, opened_by = (one.rows.column(name).to_numpy() for name in (TIME, ARRIVAL))
                 due = interval.due(opened_at, opened_by, before, after, self._arrivals.first_recent)
                 if self._purged is not None:
@@ -451,8 +455,19 @@ class PaneOperator(PanedOperator):
             if self._purged is not None:
                 for one in fired:
                     fresh = self._purged.purge(one, self._rollups, fresh)
-        self._arrivals.time_has_moved()
+        if not interval.only_changed or interval.passed(before, after):
+            self._arrivals.time_has_moved()
         return fresh
+
+    def _changed(self, fired: FiredWindows, before: int) -> FiredWindows:
+        """Leave out windows without a row since their last firing, if only changed windows fire."""
+        interval = self._settings.interval
+        if interval is None or not interval.only_changed:
+            return fired
+        opened_at, last_by = (fired.rows.column(name).to_numpy() for name in (TIME, LAST))
+        # By processing time, the number of a row is the clock. Its own multiple was still ahead.
+        recent = before // interval.length * interval.length + 1 if self._by_processing_time else self._arrivals.first_recent
+        return fired.filter(interval.changed(opened_at, last_by, before, recent))
 
     def _emit(self, fired: list[FiredWindows], firing: str, closed: int, output: GroupOutput) -> None:
         for one in fired:
@@ -522,7 +537,7 @@ def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
     if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
         raise InvalidPlanError("results of several windows have a column 'window' with the label. Rename the other column")
     interval = interval_of(window)
-    hidden = HIDDEN if interval is not None else ()
+    hidden = interval.hidden if interval is not None else ()
     aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)
     by_processing_time = not assigner.is_event_time
     again = bool(window.allowed_lateness) and not by_processing_time

@@ -184,5 +184,5 @@ def interval_of(window: WindowSpec) -> Interval | None:
     purging = isinstance(trigger, PurgingTrigger)
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
     if isinstance(inner, (ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger)):
-        return Interval(inner.interval, purging)
+        return Interval(inner.interval, purging, inner.only_changed)
     return None

@@ -71,6 +71,7 @@ class RowPlan:
         pages: the number of pages of a key group while the state is small, which grows with the state.
         element_type: the class of elements that are rows of a ``RowType`` or named tuples; not needed for other plain values.
         numbers_firings: whether each result records which firing of its window it comes from.
+        keeps_emitted: whether windows keep their last result, for a changelog. The function has one result for a window.
 
     Raises:
         InvalidWindowError: the lateness or the number of pages is out of range.
@@ -88,6 +89,7 @@ class RowPlan:
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
     numbers_firings: bool = False
+    keeps_emitted: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))

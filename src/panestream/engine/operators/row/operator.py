@@ -29,9 +29,16 @@ from panestream.engine.operators.row.contents import AggregateRows, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
-from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
+from panestream.engine.plan import FIRING_COLUMNS, FIRINGS, INSERT, MAIN, OPS, UPDATE_AFTER, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused, side_schema, window_rows
+from panestream.engine.runtime.group_operator import (
+    GroupOperator,
+    TimeStep,
+    collector_paused,
+    firing_columns,
+    side_schema,
+    window_rows,
+)
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError
@@ -40,7 +47,7 @@ from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.failures import at_window
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.time import MAX_TIMESTAMP
-from panestream.windowing.windows import TimeWindow
+from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 INPUTS = "inputs"
 _AT_A_TIME = 16_384
@@ -114,7 +121,11 @@ def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
             return prepared
     row_type = RowType(settings.element_schema)
     row_plan = replace(
-        settings.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing
+        settings.row_plan,
+        element_type=row_type.element,
+        late_output=plan.late_tag,
+        numbers_firings=plan.with_firing and not plan.changelog,
+        keeps_emitted=plan.changelog,
     )
     prepared = _Prepared(plan, row_type, row_plan)
     _last_prepared[:] = [prepared]
@@ -230,6 +241,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             # A batch cannot wait for a clock: windows that are open at the end of the input fire then, and timers of keys.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
+        self._emit_changes(output)
         self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived), output)
         metrics, came = output.metrics, len(arrived.keys) if arrived else 0
         metrics.outside_rows, metrics.firings = self._operator.outside, self._operator.firing_counts
@@ -249,7 +261,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         return self._operator.store.window_count
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
-        if emitted.fired:
+        if emitted.fired and not self._plan.changelog:
             firing = [
                 pa.array(column, field.type)
                 for column, field in zip(zip(*emitted.firings, strict=True), FIRING_COLUMNS, strict=False)
@@ -260,6 +272,24 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             columns_of = partial(result_columns, schema=side_schema(self._plan, tag))
             if fired:
                 output.emit(tag, self._rows(tag, fired, columns_of))
+
+    def _emit_changes(self, output: GroupOutput) -> None:
+        """Emit the changes of a micro-batch, if the plan asks for a changelog."""
+        changes = list(self._operator.take_changes().rows())
+        if not changes:
+            return
+        fired = [
+            (key, GlobalWindow() if row.start is None or row.end is None else TimeWindow(row.start, row.end), row.value, 0)
+            for key, row, _ in changes
+        ]
+        kinds, numbers, last, ops = (
+            np.array(column)
+            for column in zip(
+                *((FIRINGS.index(row.firing), row.number, row.is_last, OPS.index(op)) for _, row, op in changes), strict=True
+            )
+        )
+        rows = self._rows(MAIN, fired, self._settings.results, firing_columns(self._plan, kinds, numbers, last, ops))
+        self._emit_main(rows, sum(op in (INSERT, UPDATE_AFTER) for _, _, op in changes), output)
 
     def _arrived(self, tables: Sequence[pa.Table], origins: Sequence[int]) -> _Arrived | None:
         if not tables:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints
+from panestream.engine.operators.row.changes import EMITTED
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import INPUTS, TIME, DeclaredFunction, RowGroupOperator, RowSettings, row_tables
 from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
@@ -33,7 +34,9 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.triggers import PurgingTrigger
 from panestream.windowing.triggers.after import fires_by_time
+from panestream.windowing.triggers.composition import all_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class RowSpec(RowSettings, OperatorSpec):
     described: str = ""
     kind: str = ""
     advice: str = ""
+    _known: Capabilities | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -57,18 +61,33 @@ class RowSpec(RowSettings, OperatorSpec):
 
     @property
     def capabilities(self) -> Capabilities:
+        if self._known is None:
+            object.__setattr__(self, "_known", self._capabilities())
+        return cast("Capabilities", self._known)
+
+    def _capabilities(self) -> Capabilities:
         window = self.row_plan.window
         return Capabilities(
             takes_rows=self.input_texts is None,
             fires_by_time=fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time),
             evicts=window.evictor is not None,
-            no_changelog=(
-                "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the "
-                f"row operator: {'; '.join(self.reasons)}"
-            ),
+            no_changelog=self._why_no_changelog(),
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
         )
+
+    def _why_no_changelog(self) -> str | None:
+        window, function = self.row_plan.window, self.row_plan.function
+        parts, why_not = list(all_parts(window.firing_trigger)), None
+        if self.declared is None or (isinstance(function, AggregateRows) and function.then is not None):
+            why_not = "the row operator's functions may return any number of rows, none of which replaces another"
+        elif any(isinstance(part, PurgingTrigger) for part in parts):
+            why_not = "a purging trigger fires parts of a window, none of which takes the place of another"
+        elif any(not type(part).__module__.startswith("panestream.") for part in parts):
+            why_not = "a user-defined trigger may purge a window, and later results then do not replace earlier ones"
+        elif window.every_firing:
+            why_not = "every firing was asked for, and a changelog has the last one of each micro-batch"
+        return why_not and f"{why_not}. Reasons for the row operator: {'; '.join(self.reasons)}"
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -116,6 +135,7 @@ class RowSpec(RowSettings, OperatorSpec):
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         kept = "all elements of each window" if self.row_plan.keeps_elements else "one accumulator per key and window"
+        kept += ", with its last result" if plan.changelog else ""
         sections = {
             "operator": [f"not columnar: {reason}" for reason in self.reasons],
             "trigger": [stable_repr(self.row_plan.window.firing_trigger)],
@@ -277,6 +297,8 @@ class _RowViews:
         values: list[str] = []
         for row, text in enumerate(named_columns(table, [column])[0].to_pylist()):
             for name, value in self._tables.parts_of(text):
+                if name == EMITTED:
+                    continue
                 rows.append(row)
                 names.append(name)
                 values.append(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NoReturn
 
+from panestream.engine.operators.row.changes import Changes
 from panestream.engine.operators.row.contents import (
     EMPTY,
     NEVER,
@@ -98,6 +99,7 @@ class RowOperator:
         self._closed_before = self.closed
         self._fired: list[FiredResult] = []
         self._firings: list[Firing] = []
+        self._changes = Changes()
         self._late: list[Row] = []
         self.outside = 0
         self.firing_counts: dict[str, int] = {}
@@ -227,6 +229,11 @@ class RowOperator:
         self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
         return output
 
+    def take_changes(self) -> Changes:
+        """Return the changes since the last call, if the plan keeps emitted results."""
+        changes, self._changes = self._changes, Changes()
+        return changes
+
     def begin_at(self, watermark: int, processing_time: int, closed: int) -> None:
         """Set the times of a new key group before it gets existing windows.
 
@@ -305,6 +312,7 @@ class RowOperator:
         merged = self.store.new_window_state(owner, result.start, result.end)
         self.set_cleanup(merged)
         filled = [window_state.contents for window_state in old if window_state.contents is not EMPTY]
+        Changes.take_over(merged, old)
         try:
             scope.current, scope.merged = merged, old
             self._trigger.on_merge(result, scope)
@@ -437,6 +445,8 @@ class RowOperator:
             self.failed("the window function", window_state.owner.key, window_state, error)
         which = self._which_firing(window_state)
         self.firing_counts[which] = self.firing_counts.get(which, 0) + 1
+        if self.plan.keeps_emitted:
+            self._changes.replace(window_state, which, self._fired[-1][2], is_last=self._is_last_firing(window_state))
         if self.plan.numbers_firings and len(self._fired) > fired:
             firing = which, window_state.firings, self._is_last_firing(window_state)
             self._firings += [firing] * (len(self._fired) - fired)
@@ -537,7 +547,7 @@ class RowOperator:
 
     def _use(self, assigner: WindowAssigner) -> WindowAssigner:
         self._assigner = assigner
-        self._fast = None if self.plan.numbers_firings else fast_rows(self, assigner)
+        self._fast = None if self.plan.numbers_firings or self.plan.keeps_emitted else fast_rows(self, assigner)
         return assigner
 
 

@@ -1,0 +1,48 @@
+"""Targets of the kills: a table of PostgreSQL and keys of Redis, whose addresses are in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import panestream as pst
+from tests.connectors.kills import Target
+from tests.connectors.serving.servers import PASSWORD
+
+SECRET = "SERVING_PASSWORD"
+
+
+def postgres_sink(spark, folder):
+    sink = pst.sinks.PostgresSink(os.environ["SERVING_DSN"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+    return {"main": sink}
+
+
+def postgres_rows(spark, folder):
+    import psycopg
+
+    with psycopg.connect(os.environ["SERVING_DSN"], password=PASSWORD) as connection:
+        question = f'SELECT "user", window_start, window_end, clicks, revenue FROM clicks_{folder.name}'
+        return connection.execute(question).fetchall()
+
+
+def redis_sink(spark, folder):
+    return {
+        "main": pst.sinks.RedisSink(os.environ["SERVING_URL"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+    }
+
+
+def redis_rows(spark, folder):
+    import redis
+
+    with redis.Redis.from_url(os.environ["SERVING_URL"], password=PASSWORD, decode_responses=True) as client:
+        keys = [key for key in client.scan_iter(f"clicks_{folder.name}:*") if not key.endswith("#fence")]
+        return [(key, *sorted(json.loads(client.get(key)).items())) for key in (sorted(keys))]
+
+
+def without_folder(rows):
+    return [(row[0].split(":", 1)[1], *row[1:]) for row in rows]
+
+
+# A late row merges sessions, so rows are inserted, updated and deleted.
+POSTGRES = Target(postgres_sink, postgres_rows, changes=True, sessions=True)
+REDIS = Target(redis_sink, lambda spark, folder: without_folder(redis_rows(spark, folder)), changes=True, sessions=True)

@@ -1,0 +1,17 @@
+"""PostgreSQL and Redis lose and repeat no row after ``kill -9`` of the job, between the store's commit and Spark's and at random."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.connectors.kills import compare
+
+pytestmark = pytest.mark.connectors
+
+TARGETS = "tests.connectors.serving.serving_targets"
+
+
+def test_killed_upserts_leave_undisturbed_rows(spark, tmp_path, postgres, redis_server, monkeypatch):
+    monkeypatch.setenv("SERVING_DSN", postgres.dsn)
+    monkeypatch.setenv("SERVING_URL", redis_server.url)
+    compare(spark, tmp_path, {f"{TARGETS}:POSTGRES": ["main"], f"{TARGETS}:REDIS": ["main"]})

@@ -1,0 +1,36 @@
+"""The blocks of docs/how-to/serving.md run against real servers, and lookups return the latest values."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "serving.md").read_text("utf-8"), re.DOTALL)
+
+pytestmark = pytest.mark.connectors
+
+
+def test_blocks_of_the_serving_page_run(spark, postgres, redis_server, tmp_path, monkeypatch):
+    (tmp_path / "payments").mkdir()
+    times = [("ann", "09:00:10", 20), ("ann", "09:40:00", 5), ("bob", "09:41:30", 7), ("cid", "12:00:00", 1)]
+    lines = [json.dumps({"card": card, "ts": f"2026-03-02T{at}Z", "amount": amount}) for card, at, amount in times]
+    (tmp_path / "payments" / "0.json").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    known = {"spark": spark}
+    assert len(BLOCKS) == 2
+    for block in BLOCKS:
+        code = block.replace("host=localhost port=5432", f"host=127.0.0.1 port={postgres.port}")
+        code = code.replace("redis://localhost:6379/0", redis_server.url).replace(
+            '.json("payments")', f'.json("{tmp_path}/payments")'
+        )
+        exec(code.replace('"checkpoint-', f'"{tmp_path}/checkpoint-'), known)
+    table, cache = known["table"], known["cache"]
+    assert [(row["spent_1h"], row["spent_24h"]) for row in (table.lookup("ann"), cache.lookup("ann"))] == [(None, 25), (None, 25)]
+    assert table.lookup("nobody") is None
+    assert cache.lookup("nobody") is None
+    with redis_server.client() as client:
+        assert json.loads(client.get("spending:bob"))["spent_24h"] == 7
