@@ -195,9 +195,11 @@ class PanestreamWarning(UserWarning):
 
     It is issued on the driver: ``warnings.simplefilter("error", PanestreamWarning)`` makes it an error, ``"ignore"`` silences it.
 
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", PanestreamWarning)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", PanestreamWarning)
     ...     warn("late rows are dropped")
+    >>> [str(warning.message) for warning in caught]
+    ['late rows are dropped']
     """
 
 

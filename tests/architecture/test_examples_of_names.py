@@ -29,7 +29,6 @@ PENDING = {
     f"{namespace}.{name}".lstrip(".")
     for namespace, names in {
         "": "BatchProgress RunningQuery build_session datastream from_kafka from_panes prepare savepoint stream tools",
-        "agg": "Aggregate",
         "datastream": (
             "AsOfJoin CoGroupedStream CoGroupedWindows DataStream IntervalJoin IntervalPairs JoinByTime KafkaStream "
             "KeyedStream PreparedQuery StoredPanes WindowedResult WindowedStream from_kafka from_panes prepare stream"
