@@ -1,4 +1,12 @@
-"""The errors and warnings of panestream. Every message has the problem, its location, and the solution."""
+"""The errors and warnings of panestream. Every message has the problem, its location, and the solution.
+
+>>> import panestream as pst
+>>> try:
+...     pst.tumbling("1 horu")
+... except pst.errors.PanestreamError as error:
+...     print(error)
+size '1 horu': unknown unit 'horu'; did you mean 'hour'?
+"""
 
 from __future__ import annotations
 
@@ -9,25 +17,61 @@ from collections.abc import Iterable, Mapping
 
 
 class PanestreamError(Exception):
-    """Base of all errors that panestream raises on purpose. ``spark_error`` is the Spark error that contained it, or None."""
+    """Base of all errors that panestream raises on purpose. ``spark_error`` is the Spark error that contained it, or None.
+
+    >>> import panestream as pst
+    >>> try:
+    ...     pst.tumbling("1 horu")
+    ... except PanestreamError as error:
+    ...     print(error.spark_error)
+    None
+    """
 
     spark_error: BaseException | None = None
 
 
 class InvalidDurationError(PanestreamError, ValueError):
-    """A duration is not a timedelta, or a number and a unit such as ``"1 hour 30 minutes"``, or is out of range."""
+    """A duration is not a timedelta, or a number and a unit such as ``"1 hour 30 minutes"``, or is out of range.
+
+    >>> import panestream as pst
+    >>> pst.tumbling("1 horu")
+    Traceback (most recent call last):
+        ...
+    panestream.errors.InvalidDurationError: size '1 horu': unknown unit 'horu'; did you mean 'hour'?
+    """
 
 
 class InvalidWindowError(PanestreamError, ValueError):
-    """An invalid assigner, trigger, evictor or lateness, raised on creation; the message has the allowed range."""
+    """An invalid assigner, trigger, evictor or lateness, raised on creation; the message has the allowed range.
+
+    >>> import panestream as pst
+    >>> pst.sliding("1 hour", "0 minutes")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.InvalidWindowError: size and slide of a sliding window must be positive, got size '1 hour', slide ...
+    """
 
 
 class InvalidPlanError(PanestreamError, ValueError):
-    """The parts of a query do not fit together, e.g. trigger and windows, raised while it is built; the message names both."""
+    """The parts of a query do not fit together, e.g. trigger and windows, raised while it is built; the message names both.
+
+    >>> import panestream as pst
+    >>> pst.state.ReducingStateDescriptor("sum", 3)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.InvalidPlanError: ReducingStateDescriptor needs a function of a and b, got 3; write it like lambda ...
+    """
 
 
 class UnknownNameError(InvalidPlanError, AttributeError):
-    """An unknown attribute, often a PySpark or Flink name; the message has the line to write, and ``hasattr`` works as usual."""
+    """An unknown attribute, often a PySpark or Flink name; the message has the line to write, and ``hasattr`` works as usual.
+
+    >>> import panestream as pst
+    >>> pst.tumblin
+    Traceback (most recent call last):
+        ...
+    panestream.errors.UnknownNameError: module 'panestream' has no attribute 'tumblin': did you mean 'tumbling'?
+    """
 
 
 class InvalidEventTimeError(PanestreamError, ValueError):
@@ -150,6 +194,12 @@ class PanestreamWarning(UserWarning):
     """A problem that does not stop the query, such as dropped rows, or a setting that makes it slow.
 
     It is issued on the driver: ``warnings.simplefilter("error", PanestreamWarning)`` makes it an error, ``"ignore"`` silences it.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", PanestreamWarning)
+    ...     warn("late rows are dropped")
+    >>> [str(warning.message) for warning in caught]
+    ['late rows are dropped']
     """
 
 

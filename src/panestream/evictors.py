@@ -1,4 +1,9 @@
-"""All evictors, the base class of user-defined evictors, and their context."""
+"""All evictors, the base class of user-defined evictors, and their context.
+
+>>> import panestream as pst
+>>> pst.evictors.CountEvictor.of(100)
+CountEvictor.of(100)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Base classes of window functions, accumulators and watermark generators, and their contexts."""
+"""Base classes of window functions, accumulators and watermark generators, and their contexts.
+
+>>> import panestream as pst
+>>> class Busiest(pst.functions.ProcessWindowFunction):
+...     def process(self, key, context, elements):
+...         yield len(elements), context.window().start
+>>> issubclass(Busiest, pst.ProcessWindowFunction)
+True
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Columns for :meth:`~panestream.datastream.DataStream.arrival_order`, the order in which rows of a source arrive."""
+"""Columns for :meth:`~panestream.datastream.DataStream.arrival_order`, the order in which rows of a source arrive.
+
+>>> import panestream as pst
+>>> pst.order.KAFKA
+('topic', 'partition', 'offset')
+"""
 
 from __future__ import annotations
 

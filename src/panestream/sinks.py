@@ -1,4 +1,9 @@
-"""All sinks, which take the outputs of a query, and tools for the files that they write."""
+"""All sinks, which take the outputs of a query, and tools for the files that they write.
+
+>>> import panestream as pst
+>>> pst.sinks.ParquetSink("out").describe()
+'parquet out'
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""State of functions and triggers, and the state of whole queries in checkpoints and savepoints."""
+"""State of functions and triggers, and the state of whole queries in checkpoints and savepoints.
+
+>>> import panestream as pst
+>>> pst.state.ValueStateDescriptor("seen", pst.state.StateTtlConfig.of("1 hour")).ttl.ttl
+3600000000
+"""
 
 from __future__ import annotations
 

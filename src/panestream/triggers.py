@@ -1,4 +1,9 @@
-"""All triggers, the base class of user-defined triggers, and their context."""
+"""All triggers, the base class of user-defined triggers, and their context.
+
+>>> import panestream as pst
+>>> pst.triggers.PurgingTrigger.of(pst.triggers.CountTrigger.of(100))
+PurgingTrigger.of(CountTrigger.of(100))
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""All windows: assigners, the base class of user-defined ones, and the windows that functions receive."""
+"""All windows: assigners, the base class of user-defined ones, and the windows that functions receive.
+
+>>> import panestream as pst
+>>> pst.windows.TumblingEventTimeWindows.of("1 hour").assign_windows(None, 5_000_000, 0)
+(TimeWindow(start=0, end=3600000000),)
+"""
 
 from __future__ import annotations
 

@@ -169,6 +169,10 @@ class Options(TypedDict, total=False):
         allow_pickled_state: whether accumulators and states of user classes are stored as pickles. Numbers, strings, times,
             tuples, lists, sets, dicts and rows are always stored as columns. Reading a pickle runs code, so allow it only if
             nobody else can write to the checkpoint.
+
+    Examples:
+        >>> Options(key_groups=8, tasks=2)
+        {'key_groups': 8, 'tasks': 2}
     """
 
     key_groups: int

@@ -68,6 +68,10 @@ class DelayCost:
         open_rows: maximum number of rows that wait for the watermark to close their windows or, without windows, to pass them.
         open_panes: maximum number of waiting panes with rows (of a key, between two window starts). None without key or windows.
         windows_per_key: maximum number of open windows of a key, or None without windows.
+
+    >>> cost = DelayCost(timedelta(seconds=5), kept=99, late=1, share=0.99, open_rows=12, open_panes=None, windows_per_key=None)
+    >>> f"{cost.delay}: {cost.share:.0%} kept"
+    '0:00:05: 99% kept'
     """
 
     delay: timedelta

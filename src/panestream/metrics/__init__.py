@@ -1,4 +1,9 @@
-"""``pst.metrics``: metrics of running queries for Prometheus, OpenTelemetry, and JSON lines."""
+"""``pst.metrics``: metrics of running queries for Prometheus, OpenTelemetry, and JSON lines.
+
+>>> import panestream as pst
+>>> pst.metrics.PROMETHEUS_RULES.name
+'prometheus-rules.yml'
+"""
 
 from pathlib import Path
 

@@ -42,6 +42,15 @@ class WindowFunctionError(PanestreamError, RuntimeError):
 
     ``key`` and ``window`` are the location; ``window`` is None if an assigner raised. ``elements`` is their number, or None if
     the engine stores only an accumulator. In Flink, the job fails with the bare exception.
+
+    >>> import panestream as pst
+    >>> harness = pst.testing.WindowTestHarness(pst.tumbling("1 minute"), apply=lambda key, window, rows: [rows[0]["prize"]])
+    >>> harness.process_element({"price": 3}, "5 seconds", key="ann")
+    >>> try:
+    ...     harness.end_of_input()
+    ... except pst.functions.WindowFunctionError as error:
+    ...     print(error.key, error.elements, repr(error.__cause__))
+    ann 1 KeyError('prize')
     """
 
     def __init__(self, text: str, key: Any = None, window: Window | None = None, elements: int | None = None) -> None:

@@ -19,7 +19,19 @@ ReduceFunction = Callable[[Any, Any], Any]
 
 
 class WindowFunction(ABC):
-    """Processes all elements of a firing window at once. Flink: ``WindowFunction``."""
+    """Processes all elements of a firing window at once. Flink: ``WindowFunction``.
+
+    >>> import panestream as pst
+    >>> class Spread(WindowFunction):
+    ...     def apply(self, key, window, inputs):
+    ...         yield max(inputs) - min(inputs)
+    >>> harness = pst.testing.WindowTestHarness(pst.tumbling("1 minute"), apply=Spread())
+    >>> for price in (3, 8):
+    ...     harness.process_element(price, "5 seconds", key="ann")
+    >>> harness.end_of_input()
+    >>> [result.value for result in harness.extract_output()]
+    [5]
+    """
 
     @abstractmethod
     def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any] | None:

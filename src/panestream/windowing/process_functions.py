@@ -22,7 +22,11 @@ from panestream.windowing.state import (
 
 
 class TimeDomain(Enum):
-    """The kind of time of a timer. Flink: ``TimeDomain``."""
+    """The kind of time of a timer. Flink: ``TimeDomain``.
+
+    >>> TimeDomain("event time")
+    <TimeDomain.EVENT_TIME: 'event time'>
+    """
 
     EVENT_TIME = "event time"
     PROCESSING_TIME = "processing time"
@@ -32,6 +36,11 @@ class TimerService(Protocol):
     """Time, and the timers of the current key. Flink: ``TimerService``.
 
     Key, kind and time identify a timer, so registering it twice has no effect. All times are microseconds since the epoch.
+
+    >>> class AfterAMinute(KeyedProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         timers: TimerService = ctx.timer_service()
+    ...         timers.register_event_time_timer(ctx.timestamp() + 60_000_000)
     """
 
     def current_watermark(self) -> int:
@@ -57,6 +66,13 @@ class KeyedProcessContext(Protocol):
     """The context of a keyed process function, valid only in the call. Flink: ``KeyedProcessFunction.Context``.
 
     State belongs to the current key. A handle is bound to the key of the call: get it again in the next.
+
+    >>> class FirstRows(KeyedProcessFunction):
+    ...     def process_element(self, value, ctx: KeyedProcessContext):
+    ...         seen = ctx.get_state(ValueStateDescriptor("seen"))
+    ...         if seen.value() is None:
+    ...             seen.update(True)
+    ...             yield ctx.get_current_key()
     """
 
     def get_current_key(self) -> Any:
@@ -94,6 +110,14 @@ class KeyedProcessFunction(ABC):
     """Processes the rows of each key one by one, with state and timers. Flink: ``KeyedProcessFunction``.
 
     Both methods return zero or more results, or yield them. Keep nothing in the object itself, which is copied to processes.
+
+    >>> class SilentUsers(KeyedProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000_000)
+    ...     def on_timer(self, timestamp, ctx):
+    ...         yield ctx.get_current_key(), timestamp
+    >>> SilentUsers().uses_processing_time
+    False
     """
 
     @property

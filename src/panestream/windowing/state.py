@@ -127,7 +127,17 @@ class MapStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class AggregatingStateDescriptor:
-    """Names an accumulator. Flink: ``AggregatingStateDescriptor``."""
+    """Names an accumulator. Flink: ``AggregatingStateDescriptor``.
+
+    >>> class Total(AggregateFunction):
+    ...     def create_accumulator(self): return 0
+    ...     def add(self, value, accumulator): return accumulator + value
+    ...     def get_result(self, accumulator): return accumulator
+    ...     def merge(self, left, right): return left + right
+    >>> total = KeyedStateStore({}).get_aggregating_state(AggregatingStateDescriptor("total", Total()))
+    >>> total.add(3), total.add(8), total.get()
+    (None, None, 11)
+    """
 
     name: str
     aggregate_function: AggregateFunction
@@ -271,7 +281,13 @@ class ReducingState(_State):
 
 
 class ListState(_State):
-    """A list, in the order of adding."""
+    """A list, in the order of adding.
+
+    >>> prices = KeyedStateStore({}).get_list_state(ListStateDescriptor("prices"))
+    >>> prices.add_all([3, 8])
+    >>> prices.get()
+    [3, 8]
+    """
 
     __slots__ = ()
 
@@ -307,7 +323,13 @@ class ListState(_State):
 
 
 class MapState(_State):
-    """A map, in the order of insertion."""
+    """A map, in the order of insertion.
+
+    >>> pages = KeyedStateStore({}).get_map_state(MapStateDescriptor("pages"))
+    >>> pages.put("home", 2)
+    >>> pages.get("home"), pages.get("basket", 0)
+    (2, 0)
+    """
 
     __slots__ = ()
 
@@ -357,7 +379,22 @@ class MapState(_State):
 
 
 class AggregatingState(_State):
-    """An accumulator of an :class:`~panestream.windowing.functions.AggregateFunction`."""
+    """An accumulator of an :class:`~panestream.windowing.functions.AggregateFunction`.
+
+    >>> import panestream as pst
+    >>> class Longest(pst.AggregateFunction):
+    ...     def create_accumulator(self):
+    ...         return ""
+    ...     def add(self, value, accumulator):
+    ...         return max(value, accumulator, key=len)
+    ...     def get_result(self, accumulator):
+    ...         return len(accumulator)
+    ...     def merge(self, left, right):
+    ...         return max(left, right, key=len)
+    >>> state = KeyedStateStore({}).get_aggregating_state(AggregatingStateDescriptor("longest", Longest()))
+    >>> state.add("home"), state.add("basket"), state.get()
+    (None, None, 6)
+    """
 
     __slots__ = ("_function",)
 

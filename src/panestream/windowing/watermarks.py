@@ -24,7 +24,14 @@ _SHOWN = 4
 
 @dataclass(slots=True)
 class WatermarkOutput:
-    """Receives the watermarks of a generator, and holds the largest. Flink: ``WatermarkOutput``."""
+    """Receives the watermarks of a generator, and holds the largest. Flink: ``WatermarkOutput``.
+
+    >>> output = WatermarkOutput()
+    >>> output.emit_watermark(5), output.emit_watermark(3)
+    (None, None)
+    >>> output.watermark
+    5
+    """
 
     watermark: int | None = None
 

@@ -31,6 +31,11 @@ class PartitionProgress:
         max_event_time: the largest event time in it. None if it is expected (``per_partition``) but did not have rows yet.
         watermark: its own watermark, or None if unknown. (The query's watermark is the smallest that is not idle.)
         idle: whether it has been silent long enough that it does not hold back the query's watermark.
+
+    Examples:
+        >>> partitions = [PartitionProgress("clicks-0", 90, 60, idle=False), PartitionProgress("clicks-1", None, None, idle=True)]
+        >>> [partition.name for partition in partitions if partition.idle]
+        ['clicks-1']
     """
 
     name: str

@@ -81,6 +81,12 @@ class Sink(ABC):
 
     Micro-batches have Spark's numbers. After a start from a savepoint Spark counts from 0 again, but sinks get numbers that
     continue the savepoint's: a sink does not notice the change of the query.
+
+    >>> class Counting(Sink):
+    ...     def write(self, df, batch_id):
+    ...         print(batch_id, df.count())
+    >>> isinstance(Counting(), Sink)
+    True
     """
 
     def place(self, spark: SparkSession) -> str | None:

@@ -49,6 +49,10 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
 
     ``output_name`` is the name of the result column, or None for the default. Flink: ``AggregateFunction``; the closest in Spark
     is an aggregate expression such as ``F.sum("price")``.
+
+    >>> import panestream as pst
+    >>> isinstance(pst.agg.sum("price"), Aggregate), pst.agg.sum("price").alias("revenue").output_name
+    (True, 'revenue')
     """
 
     function: ClassVar[str] = ""

@@ -107,6 +107,9 @@ def collect_set(expr: Expression) -> CollectSet:
 
     Values are of an orderable type, because the order makes a repeated batch give the same result. State has each distinct value
     once per pane.
+
+    >>> collect_set("page")
+    agg.collect_set('page')
     """
     return CollectSet(text_of(expr))
 
@@ -135,7 +138,11 @@ def percentiles(expr: Expression, probabilities: Iterable[float]) -> Percentiles
 
 
 def median(expr: Expression) -> Median:
-    """Compute the exact median, as :func:`percentile` of 0.5."""
+    """Compute the exact median, as :func:`percentile` of 0.5.
+
+    >>> median("price")
+    agg.median('price')
+    """
     return Median(text_of(expr))
 
 

@@ -78,7 +78,11 @@ def covar_samp(expr: Expression, other: Expression) -> CovarSamp:
 
 
 def covar_pop(expr: Expression, other: Expression) -> CovarPop:
-    """Compute the population covariance of two numbers; double, null without rows that have both."""
+    """Compute the population covariance of two numbers; double, null without rows that have both.
+
+    >>> covar_pop("price", "quantity")
+    agg.covar_pop('price', 'quantity')
+    """
     return CovarPop(text_of(expr), text_of(other))
 
 
@@ -106,7 +110,11 @@ def regr_slope(expr: Expression, other: Expression) -> RegrSlope:
 
 
 def regr_intercept(expr: Expression, other: Expression) -> RegrIntercept:
-    """Compute where the line of :func:`regr_slope` has ``other`` = 0; null where the slope is."""
+    """Compute where the line of :func:`regr_slope` has ``other`` = 0; null where the slope is.
+
+    >>> regr_intercept("price", "quantity")
+    agg.regr_intercept('price', 'quantity')
+    """
     return RegrIntercept(text_of(expr), text_of(other))
 
 
@@ -114,6 +122,9 @@ def regr_r2(expr: Expression, other: Expression) -> RegrR2:
     """Compute which share of the variance of ``expr`` the line of :func:`regr_slope` explains; null where the slope is.
 
     The result is 1 if all values of ``expr`` are equal, as in SQL.
+
+    >>> regr_r2("price", "quantity")
+    agg.regr_r2('price', 'quantity')
     """
     return RegrR2(text_of(expr), text_of(other))
 

@@ -15,7 +15,21 @@ from panestream.windowing.windows import TimeWindow, Window
 
 
 class WindowAssigner(ABC):
-    """Assigns elements to windows; subclasses are frozen dataclasses whose ``repr`` rebuilds them. Flink: ``WindowAssigner``."""
+    """Assigns elements to windows; subclasses are frozen dataclasses whose ``repr`` rebuilds them. Flink: ``WindowAssigner``.
+
+    >>> import panestream as pst
+    >>> @dataclass(frozen=True)
+    ... class HourFromElement(WindowAssigner):
+    ...     is_event_time = True
+    ...     def assign_windows(self, element, timestamp, processing_time):
+    ...         start = element * 3_600_000_000
+    ...         return [pst.windows.TimeWindow(start, start + 3_600_000_000)]
+    >>> harness = pst.testing.WindowTestHarness(HourFromElement(), reduce=max)
+    >>> harness.process_element(2, "5 seconds")
+    >>> harness.end_of_input()
+    >>> harness.extract_output()[0].window
+    TimeWindow(start=7200000000, end=10800000000)
+    """
 
     columns_only: ClassVar[bool] = False
     """True if the windows of an element depend on other elements, so that the row operator cannot run them."""

@@ -83,7 +83,15 @@ class TriggerContext(Protocol):
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """The context of a trigger while windows merge. Flink: ``Trigger.OnMergeContext``."""
+    """The context of a trigger while windows merge. Flink: ``Trigger.OnMergeContext``.
+
+    >>> import panestream as pst
+    >>> class CountOfMerged(pst.CountTrigger):
+    ...     def on_merge(self, window, ctx):
+    ...         ctx.merge_partitioned_state(pst.state.ReducingStateDescriptor("count", int.__add__))
+    >>> CountOfMerged.of(3)
+    CountTrigger.of(3)
+    """
 
     def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
         """Reduce the states of the merged windows into the state of their result."""
