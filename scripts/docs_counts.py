@@ -101,9 +101,7 @@ def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str
 def _session() -> SparkSession:
     from panestream.spark.session import build_session
 
-    # One partition of Spark's shuffles, and so one key group, is enough for a handful of rows.
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}
-    session = build_session("panestream docs", settings, master="local[2]")
+    session = build_session("panestream docs", {"spark.ui.enabled": "false"}, master="local[2]")
     session.sparkContext.setLogLevel("ERROR")
     return session
 

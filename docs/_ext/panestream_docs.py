@@ -50,12 +50,18 @@ def with_index(page: pages.Page, text: str) -> str:
 
 
 def keep_entries(app: Sphinx) -> list[Any]:
-    """Add the entries of pages that have not changed to the search: Sphinx forgets them between two builds."""
+    """Add the entries of all pages to the search: Sphinx forgets those of pages that have not changed since the last build.
+
+    An entry from the front matter leads to the top of its page. Its own place is empty, and the search could not quote it.
+    """
     indexer = getattr(app.builder, "indexer", None)
     if indexer is not None:
         for docname, entries in app.env.domains.index_domain.entries.items():
-            words = {(word, target, main) for kind, text, target, main, _ in entries for word in split_index_msg(kind, text)}
-            indexer._index_entries.setdefault(docname, sorted(words))  # noqa: SLF001 - it has no method for this
+            places = [
+                (kind, text, "" if target.startswith("index-") else target, main) for kind, text, target, main, _ in entries
+            ]
+            words = {(word, target, main) for kind, text, target, main in places for word in split_index_msg(kind, text)}
+            indexer._index_entries[docname] = sorted(words)  # noqa: SLF001 - it has no method for this
     return []
 
 

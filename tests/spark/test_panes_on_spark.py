@@ -216,8 +216,8 @@ def test_unsupported_options_of_panes_are_refused(clicks):
     several = keyed(clicks.stream()).window(SLIDING, pst.TumblingEventTimeWindows.of(HOUR))
     with pytest.raises(InvalidPlanError, match="aligned panes only"):
         several.trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
-    row = keyed(clicks.stream()).window(SLIDING).trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
-    with pytest.raises(InvalidPlanError, match="changelog: the row operator's functions may return any number of rows"):
+    row = keyed(clicks.stream()).window(SLIDING).apply(lambda key, window, rows: [len(rows)], "n bigint")
+    with pytest.raises(InvalidPlanError, match="changelog"):
         row.changelog()
     at_once_only = keyed(clicks.stream()).window(SLIDING).apply_arrow(at_once, "n bigint", all_windows=True)
     with pytest.raises(InvalidPlanError, match="do not number firings: the row operator does"):
