@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,14 +13,12 @@ import pyarrow.types as pt
 
 from panestream.errors import PanestreamError, SinkError
 from panestream.spark.failures import first_sentence
-from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.serving import (
     Fence,
     ServingChanges,
     ServingSink,
     as_json,
     check_address,
-    check_age,
     fenced,
     is_nested,
 )
@@ -103,13 +101,9 @@ class PostgresSink(ServingSink):
         for name in names:
             _check_length(name, self.describe(), "column")
 
-    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
+    def stored_fence(self) -> Fence | None:
         with self.connection() as connection:
-            found = self._fence(connection) if self._has_fences(connection) else None
-        if found is not None:
-            found.check_query(run, self.describe())
-        check_age(found, run, self.describe())
-        return replace(self, run=run)
+            return self._fence(connection) if self._has_fences(connection) else None
 
     def on_first_commit(self, df: DataFrame) -> None:
         from psycopg import sql

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from panestream.errors import SinkError
 from panestream.spark.failures import first_sentence
-from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.serving import (
     Fence,
     ServingChanges,
@@ -20,7 +19,6 @@ from panestream.spark.sinks.serving import (
     as_json,
     as_record,
     check_address,
-    check_age,
     fenced,
 )
 
@@ -114,13 +112,9 @@ class RedisSink(ServingSink):
     def place(self, spark: SparkSession) -> str:
         return f"{self.describe()} at {self.url.strip()}"
 
-    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
+    def stored_fence(self) -> Fence | None:
         with self.connection() as connection:
-            found = self._fence(connection)[1]
-        if found is not None:
-            found.check_query(run, self.describe())
-        check_age(found, run, self.describe())
-        return replace(self, run=run)
+            return self._fence(connection)[1]
 
     def on_first_commit(self, df: DataFrame) -> None:
         with self.connection() as connection:

@@ -26,7 +26,7 @@ from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _PASSWORD = re.compile(r"password\s*=|//[^/@]*:[^/@]*@", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -142,6 +142,13 @@ class ServingSink(Sink):
     def check_columns(self, names: Sequence[str]) -> None:
         check_key_columns(self.keys, names, f"the rows for {self.describe()}")
 
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
+        found = self.stored_fence()
+        if found is not None:
+            found.check_query(run, self.describe())
+        check_age(found, run, self.describe())
+        return replace(self, run=run)
+
     def begin(self, df: DataFrame, batch_id: int) -> None:
         self.run.check(df.sparkSession)
         self.claim(self.changes(df.limit(0).toArrow()))
@@ -152,6 +159,10 @@ class ServingSink(Sink):
         if batch_id is None:
             self.claim(replace(changes, upserts=(), deletes=()))
         self.apply(changes, -1 if batch_id is None else batch_id)
+
+    @abstractmethod
+    def stored_fence(self) -> Fence | None:
+        """Return the fence in the store, or None if there is none."""
 
     @abstractmethod
     def claim(self, schema: ServingChanges) -> None:

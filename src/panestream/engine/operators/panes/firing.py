@@ -70,9 +70,9 @@ class Interval:
         """
         first = self.next_after(opened_at)
         due: npt.NDArray[np.bool_] = first <= after
-        if self.only_changed and not self.passed(before, after):
-            return np.zeros_like(due)
         if not self.passed(before, after):
+            if self.only_changed:
+                return np.zeros_like(due)
             # A row behind its time opened the window when a firing was already due. It fires with the next step of time.
             due &= opened_by >= recent
         return due
