@@ -156,7 +156,13 @@ class PaneSpec(AggregatingSpec):
             yield PARTIALS, self._partials(keys, panes, values, times)
 
     def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
-        if plan.late_tag is not None or self.interval is not None or self.grid.has_gaps or self.aggregation.runs_users_code:
+        if (
+            plan.split is not None
+            or plan.late_tag is not None
+            or self.interval is not None
+            or self.grid.has_gaps
+            or self.aggregation.runs_users_code
+        ):
             return None
         times = chunk.times
         panes = np.zeros(len(times), np.int64) if self.by_processing_time else self.grid.panes_of(times)
