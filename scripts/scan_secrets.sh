@@ -17,4 +17,10 @@ if [ "${1:-}" = --renew ]; then
     "$tools/detect-secrets" scan --baseline .secrets.baseline
     exit 0
 fi
-git ls-files -z | xargs -0 "$tools/detect-secrets-hook" --baseline .secrets.baseline && echo "secrets: none that are new"
+# The hook ends with 3 if known findings only moved to other lines. It writes those lines, so it gets a copy.
+known=$(mktemp)
+trap 'rm -f "$known"' EXIT
+cp .secrets.baseline "$known"
+# shellcheck disable=SC2016  # the inner shell reads its own arguments
+git ls-files -z ':!.secrets.baseline' | xargs -0 sh -c '"$@" || [ $? -eq 3 ]' scan "$tools/detect-secrets-hook" --baseline "$known"
+echo "secrets: none that are new"
