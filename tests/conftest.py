@@ -50,22 +50,6 @@ _COUNTED = f" -Xlog:disable -Xlog:safepoint=off:file={costs.jvm_folder()}/%p"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS + _MAPPED + _COUNTED
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session of two cores, as `build_session` makes it."""
-    from panestream.spark.session import build_session
-
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    session = build_session(
-        "panestream tests",
-        {"spark.sql.warehouse.dir": str(warehouse), "spark.ui.enabled": "false", "spark.driver.memory": "2g"},
-        master="local[2]",
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
-
-
 @pytest.fixture
 def viewfs(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     """A file system that only Spark reaches: the folder of the test under another scheme."""
@@ -92,9 +76,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as `full` what needs Spark and is not in the list of `make test`."""
+    """Mark as `full` what needs Spark and is neither an example of a docstring nor in the list of `make test`."""
     selected = selection.read()
     for item in items:
-        if item.get_closest_marker("spark") and not selection.holds(selected, item.nodeid):
+        if (
+            item.get_closest_marker("spark")
+            and not isinstance(item, pytest.DoctestItem)
+            and not selection.holds(selected, item.nodeid)
+        ):
             item.add_marker(pytest.mark.full)
     items[:] = [items[at] for at in selection.in_order(selected, [item.nodeid for item in items])]

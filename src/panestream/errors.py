@@ -78,6 +78,11 @@ class InvalidEventTimeError(PanestreamError, ValueError):
     """The event time of rows is missing or unusable: null, NaN, out of range, too far ahead.
 
     Correct the column, filter the rows, or send them to ``.side_output_invalid(tag)``. The micro-batch was not committed.
+
+    >>> pst.stream(df, time="user", out_of_orderness="5 seconds")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.InvalidEventTimeError: ...
     """
 
 
@@ -85,11 +90,26 @@ class MalformedRecordError(PanestreamError, ValueError):
     """A record does not have the declared format; the message shows it.
 
     Correct the schema or the producer, or use ``malformed="side_output"`` to send it to the output for invalid rows.
+
+    >>> try:
+    ...     ended = query.await_termination()
+    ... except pst.errors.MalformedRecordError as error:
+    ...     print("correct the producer:", error)
     """
 
 
 class AggregateOverflowError(PanestreamError, ArithmeticError):
-    """A sum left the range of its SQL type; cast the column before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``."""
+    """A sum left the range of its SQL type; cast the column before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``.
+
+    >>> import panestream as pst
+    >>> harness = pst.testing.WindowTestHarness(pst.tumbling("1 hour"), aggregate=pst.agg.sum("n"), columns={"n": "int64"})
+    >>> for _ in range(2):
+    ...     harness.process_element({"n": 2**63 - 1}, "1 minute")
+    >>> harness.end_of_input()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.AggregateOverflowError: agg.sum('n') (column 'sum(n)') left the range of int64: cast the expression ...
+    """
 
 
 class PlanMismatchError(PanestreamError, RuntimeError):
@@ -98,6 +118,11 @@ class PlanMismatchError(PanestreamError, RuntimeError):
     Start the old query again, or the new query on a new checkpoint, empty or from a savepoint of the old query
     (docs/how-to/savepoints.md lists the allowed changes). ``changed`` has the differences by name as (old, new), with None for an
     absent value. It is empty in an error from a worker.
+
+    >>> pst.state.read_checkpoint(spark, checkpoint, plan=hours.aggregate(agg.max("price")).plan)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.PlanMismatchError: ...
     """
 
     def __init__(self, message: str, changed: Mapping[str, tuple[str | None, str | None]] | None = None) -> None:
@@ -110,6 +135,11 @@ class StateFormatError(PanestreamError, RuntimeError):
 
     Continue with the version that wrote it (the message has both formats), or start with a new checkpoint. All executors must
     have the same version of panestream.
+
+    >>> try:
+    ...     state = pst.state.read_checkpoint(spark, checkpoint)
+    ... except pst.errors.StateFormatError as error:
+    ...     print("another version of panestream wrote this checkpoint:", error)
     """
 
 
@@ -122,6 +152,11 @@ class StateDamagedError(PanestreamError, RuntimeError):
 
     ``group`` is the number of the key group, or None if only the message is available, as on the driver; ``space`` is the table
     of its state, and ``key`` the number of the value in it.
+
+    >>> try:
+    ...     open_windows = pst.state.read_checkpoint(spark, checkpoint).windows.count()
+    ... except pst.errors.StateDamagedError as error:
+    ...     print("start from the last savepoint:", error)
     """
 
     def __init__(self, text: str, group: int | None = None, space: str | None = None, key: int | None = None) -> None:
@@ -139,6 +174,11 @@ class EnvironmentNotReadyError(PanestreamError, RuntimeError):
 
     The message has the line to set, the package to install, or the folder; most of them must be in place before the session
     starts.
+
+    >>> try:
+    ...     session = pst.build_session("clicks", {"spark.ui.enabled": "false"}, master="local[2]")
+    ... except pst.errors.EnvironmentNotReadyError as error:
+    ...     print("install what is missing:", error)
     """
 
 
@@ -147,6 +187,11 @@ class MemoryLimitError(PanestreamError, RuntimeError):
 
     The message has the size, and the key and window, the key group, or the value that is too large for any state store. Keep
     aggregates instead of rows, read less at a time, use more key groups, or raise the limit, ``.options(memory_limit=bytes)``.
+
+    >>> try:
+    ...     ended = query.await_termination()
+    ... except pst.errors.MemoryLimitError as error:
+    ...     print("start it again with a larger .options(memory_limit=...):", error)
     """
 
 
@@ -154,17 +199,33 @@ class SinkError(PanestreamError, RuntimeError):
     """A sink cannot be used: it has another query's output, which is never overwritten, or lacks a setting.
 
     Choose another place for the output, or apply the setting in the message.
+
+    >>> pst.sinks.compact(spark, folder)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.SinkError: ...
     """
 
 
 class FencedError(SinkError):
-    """Another copy of the query started later on this checkpoint, so this copy stopped. Each query needs its own checkpoint."""
+    """Another copy of the query started later on this checkpoint, so this copy stopped. Each query needs its own checkpoint.
+
+    >>> try:
+    ...     ended = query.await_termination()
+    ... except pst.errors.FencedError:
+    ...     print("a newer copy of this query is running")
+    """
 
 
 class CheckpointError(PanestreamError, RuntimeError):
     """A checkpoint does not exist, or lacks the requested data.
 
     Check the path; Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
+
+    >>> pst.state.read_checkpoint(spark, folder)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.CheckpointError: ...
     """
 
 
@@ -172,6 +233,11 @@ class OperatorError(PanestreamError, RuntimeError):
     """A micro-batch failed for a reason outside panestream, e.g. memory, a killed worker, a library; the message has it.
 
     ``spark_error`` has Spark's error. The query continues from its checkpoint.
+
+    >>> try:
+    ...     ended = query.await_termination()
+    ... except pst.errors.OperatorError as error:
+    ...     print("Spark failed:", error.spark_error)
     """
 
 
@@ -180,6 +246,11 @@ class CallbackError(PanestreamError, RuntimeError):
 
     The query has failed, even for :class:`SystemExit` or :class:`KeyboardInterrupt`: the function runs in its own thread, and
     ends neither the program nor other threads. A restarted query continues from its checkpoint.
+
+    >>> try:
+    ...     ended = query.await_termination()
+    ... except pst.errors.CallbackError as error:
+    ...     print("the function raised:", error.__context__)
     """
 
 
@@ -187,6 +258,14 @@ class JobError(PanestreamError, ValueError):
     """A job file is wrong; the message has file, line, key path and the nearest correct name, for all mistakes.
 
     docs/reference/job-files.md lists every key, and ``panestream explain JOB`` checks without a run.
+
+    >>> from pathlib import Path
+    >>> from panestream.jobs.loading import load_job
+    >>> try:
+    ...     load_job(Path("no_such_job.toml"))
+    ... except JobError as error:
+    ...     print(error)
+    no_such_job.toml: there is no such file
     """
 
 
@@ -225,4 +304,4 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
+    return sorted(name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__)

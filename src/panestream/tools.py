@@ -1,4 +1,9 @@
-"""Tools that inspect a query: reasons for a window's result, pictures, reports, advice."""
+"""Tools that inspect a query: reasons for a window's result, pictures, reports, advice.
+
+>>> rows = df.withColumn("received", F.expr("if(user = 'bob', ts, ts + INTERVAL 30 MINUTES)"))
+>>> pst.tools.lateness(rows, "ts", "received").behind
+1
+"""
 
 from __future__ import annotations
 

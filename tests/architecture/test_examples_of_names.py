@@ -1,4 +1,5 @@
-"""A public name has an example in its docstring. The doctests of `src/panestream` run the examples."""
+"""A public name has an example in its docstring. The doctests of `src/panestream` run the examples,
+with Spark if they need it (`tests/docstrings.py`)."""
 
 from __future__ import annotations
 
@@ -25,29 +26,6 @@ WITHOUT_DOCSTRING = {
 }
 """Names that cannot have a docstring, with the reason. Constants, such as numbers, tuples and paths, cannot have one either."""
 
-PENDING = {
-    f"{namespace}.{name}".lstrip(".")
-    for namespace, names in {
-        "": "BatchProgress RunningQuery build_session datastream from_kafka from_panes prepare savepoint stream tools",
-        "datastream": (
-            "AsOfJoin CoGroupedStream CoGroupedWindows DataStream IntervalJoin IntervalPairs JoinByTime KafkaStream "
-            "KeyedStream PreparedQuery StoredPanes WindowedResult WindowedStream from_kafka from_panes prepare stream"
-        ),
-        "errors": (
-            "AggregateOverflowError CallbackError CheckpointError EnvironmentNotReadyError FencedError "
-            "InvalidEventTimeError JobError MalformedRecordError MemoryLimitError OperatorError PlanMismatchError "
-            "SinkError StateDamagedError StateFormatError warn"
-        ),
-        "metrics": "JsonLinesMetrics OpenTelemetryMetrics",
-        "sinks": "compact",
-        "state": "CheckpointState Savepoint read_checkpoint read_savepoint savepoint",
-        "testing": "MicroBatches Simulation SimulationError",
-        "tools": "Lateness RunReport lateness live ship",
-    }.items()
-    for name in names.split()
-}
-"""Names that still need an example. A name must leave this set once it has one, and no name may enter it."""
-
 
 def has_example(value: object) -> bool:
     """Return whether the docstring has an example that the doctests run, not skip.
@@ -72,10 +50,6 @@ def documented(name: str) -> bool:
     return name not in WITHOUT_DOCSTRING and (isinstance(value, (type, ModuleType)) or hasattr(value, "__code__"))
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if documented(name) and name not in PENDING])
+@pytest.mark.parametrize("name", [name for name in PUBLIC if documented(name)])
 def test_public_name_has_an_example(name):
     assert has_example(PUBLIC[name]) or made_by_function_with_example(name)
-
-
-def test_pending_names_have_no_example_yet():
-    assert not [name for name in PENDING if name not in PUBLIC or has_example(PUBLIC[name])]

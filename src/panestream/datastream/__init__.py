@@ -1,6 +1,9 @@
 """The fluent API: a DataFrame becomes a stream of events that is keyed, windowed and aggregated.
 
 Steps return immutable objects, and nothing runs before a result is written. ``df.isStreaming`` selects streaming or batch.
+
+>>> clicks.key_by("user").window(pst.tumbling("1 hour")).aggregate(agg.count().alias("n")).main.columns
+['user', 'window_start', 'window_end', 'n']
 """
 
 from panestream.datastream.as_of_join import AsOfJoin

@@ -18,7 +18,12 @@ from panestream.windowing.time import Duration, format_duration, to_micros
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AsOfJoin(JoinByTime):
-    """An as-of join, created by :meth:`KeyedStream.asof_join`, which still needs the kind of join: :meth:`pairs`."""
+    """An as-of join, created by :meth:`KeyedStream.asof_join`, which still needs the kind of join: :meth:`pairs`.
+
+    >>> join = keyed.asof_join(views, direction="backward", tolerance="1 hour")
+    >>> join.pairs("left", suffixes=("", "_view")).main.columns
+    ['user', 'page', 'price', 'ts', 'page_view', 'price_view', 'ts_view']
+    """
 
     direction: str
     tolerance: int | None

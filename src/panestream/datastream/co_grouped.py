@@ -63,6 +63,9 @@ class CoGroupedStream(ReprHtml):
     """Two keyed streams as one, created by :meth:`KeyedStream.join` and :meth:`KeyedStream.co_group`.
 
     Flink: ``CoGroupedStreams.Where.EqualTo``, ``JoinedStreams.Where.EqualTo``.
+
+    >>> keyed.join(views).window(pst.tumbling("1 hour")).pairs(suffixes=("", "_view")).main.columns
+    ['user', 'window_start', 'window_end', 'page', 'price', 'ts', 'page_view', 'price_view', 'ts_view']
     """
 
     keyed: KeyedEvents
@@ -82,6 +85,11 @@ class CoGroupedWindows(WindowedStream):
 
     It is a windowed stream whose rows have the columns ``left`` and ``right``: a row has its columns on its side and null on the
     other. Triggers, evictors, lateness and aggregates work as for every windowed stream.
+
+    >>> both = keyed.co_group(views).window(pst.tumbling("1 hour"))
+    >>> counts = both.aggregate(agg.count("left").alias("clicks"), agg.count("right").alias("views"))
+    >>> counts.main.columns
+    ['user', 'window_start', 'window_end', 'clicks', 'views']
     """
 
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
@@ -105,7 +113,9 @@ class CoGroupedWindows(WindowedStream):
             InvalidPlanError: the kind of join is unknown, or two columns of the results have the same name.
 
         Examples:
-            >>> clicks.join(views).window(hours).pairs("left", suffixes=("", "_view"))  # doctest: +SKIP
+            >>> joined = keyed.join(views).window(pst.tumbling("1 hour")).pairs("left", suffixes=("", "_view"))
+            >>> joined.main.columns
+            ['user', 'window_start', 'window_end', 'page', 'price', 'ts', 'page_view', 'price_view', 'ts_view']
         """
         kind = kind_of_join(how, HOWS)
         if look_backs_of(self.windowing.assigner) is not None:
@@ -255,7 +265,12 @@ LONGEST = 2**60
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalJoin(ReprHtml):
-    """Two keyed streams to join by time, created by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``."""
+    """Two keyed streams to join by time, created by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``.
+
+    >>> join = keyed.interval_join(views).between("-10 minutes", "0 seconds")
+    >>> join.pairs("left", suffixes=("", "_view")).main.columns
+    ['user', 'page', 'price', 'ts', 'page_view', 'price_view', 'ts_view']
+    """
 
     streams: CoGroupedStream
 
@@ -281,7 +296,12 @@ class IntervalJoin(ReprHtml):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JoinByTime(ReprHtml):
-    """A join without windows, which still needs its kind, :meth:`pairs`."""
+    """A join without windows, which still needs its kind, :meth:`pairs`.
+
+    >>> join = keyed.asof_join(views).side_output_late_data("late").options(key_groups=4)
+    >>> isinstance(join, pst.datastream.JoinByTime), join.pairs(suffixes=("", "_view")).output("late_left").columns
+    (True, ['user', 'page', 'price', 'ts'])
+    """
 
     windows: CoGroupedWindows
 
@@ -312,7 +332,12 @@ class JoinByTime(ReprHtml):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalPairs(JoinByTime):
-    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
+    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``.
+
+    >>> join = keyed.interval_join(views).between("-10 minutes", "0 seconds").lower_bound_exclusive()
+    >>> join.pairs(suffixes=("", "_view")).main.columns
+    ['user', 'page', 'price', 'ts', 'page_view', 'price_view', 'ts_view']
+    """
 
     lower: int
     upper: int

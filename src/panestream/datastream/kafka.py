@@ -90,6 +90,12 @@ def from_kafka(
     Raises:
         InvalidPlanError: a format, schema or option is invalid, or Spark does not have its Kafka source.
         EnvironmentNotReadyError: Spark is too old.
+
+    Examples:
+        >>> clicks = pst.from_kafka(spark, servers, "clicks", schema="user STRING, price DOUBLE, ts TIMESTAMP")
+        >>> events = clicks.assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
+        >>> events.group_by("user", pst.tumbling("1 hour")).aggregate(agg.sum("price").alias("total")).plan.key_names
+        ('user',)
     """
     check_version(spark)
     if malformed not in ("fail", SIDE_OUTPUT):
@@ -110,6 +116,10 @@ class KafkaStream(DataStream):
     """Events from Kafka, created by :func:`from_kafka` with the arguments ``malformed`` and ``idle_after``.
 
     ``expected`` are partitions that hold the watermark back before their first record, by their ``kafka_source``.
+
+    >>> clicks = pst.from_kafka(spark, servers, ["clicks", "views"], value_format="string", malformed="side_output")
+    >>> clicks.malformed, clicks.df.columns[:3]
+    ('side_output', ['kafka_value', 'kafka_key', 'kafka_topic'])
     """
 
     malformed: str = "fail"

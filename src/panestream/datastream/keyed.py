@@ -63,8 +63,9 @@ def stream(
         EnvironmentNotReadyError: Spark is older than 4.0.
 
     Examples:
-        >>> clicks = pst.stream(df, time="ts", out_of_orderness="5 seconds")  # doctest: +SKIP
-        >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total"))  # doctest: +SKIP
+        >>> clicks = pst.stream(df, time="ts", out_of_orderness="5 seconds")
+        >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total")).main.columns
+        ['user', 'window_start', 'window_end', 'total']
     """
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"stream needs a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
@@ -85,7 +86,12 @@ def stream(
 
 
 class DataStream(Events):
-    """Events without a key. Flink: ``DataStream``."""
+    """Events without a key. Flink: ``DataStream``.
+
+    >>> clicks = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
+    >>> clicks.side_output_invalid("invalid").window_all(pst.tumbling("1 hour")).aggregate(agg.count().alias("n")).main.columns
+    ['window_start', 'window_end', 'n']
+    """
 
     def assign_timestamps(
         self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
@@ -189,7 +195,8 @@ class DataStream(Events):
         (see :meth:`key_by`) and one or more windows; otherwise it raises InvalidPlanError.
 
         Examples:
-            >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price"))  # doctest: +SKIP
+            >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total")).main.columns
+            ['user', 'window_start', 'window_end', 'total']
         """
         columns = one_by_one(columns)
         windows = [column for column in columns if isinstance(column, (WindowAssigner, CountWindows))]
@@ -212,7 +219,12 @@ class DataStream(Events):
 
 
 class KeyedStream(KeyedEvents):
-    """Events with a key. Flink: ``KeyedStream``."""
+    """Events with a key. Flink: ``KeyedStream``.
+
+    >>> keyed = clicks.key_by("user", "upper(page) AS page")
+    >>> keyed.window(pst.tumbling("1 hour")).aggregate(agg.count().alias("n")).main.columns
+    ['user', 'page', 'window_start', 'window_end', 'n']
+    """
 
     def window(self, assigner: WindowAssigner | CountWindows, *others: WindowAssigner | CountWindows) -> WindowedStream:
         """Put the events of each key into windows.
@@ -299,7 +311,8 @@ class KeyedStream(KeyedEvents):
             ...         if last.value() is not None:
             ...             yield value.ts - last.value()
             ...         last.update(value.ts)
-            >>> keyed.process(Gaps(), "gap interval day to second")  # doctest: +SKIP
+            >>> keyed.process(Gaps(), "gap interval day to second").main.columns
+            ['user', 'gap']
         """
         return processed_result(self, function, schema, side_outputs, options)
 
@@ -324,7 +337,8 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: event times are not assigned.
 
         Examples:
-            >>> keyed.rolling({"1h": "1 hour", "ever": None}, every="1 minute").agg(F.sum("price").alias("sum"))  # doctest: +SKIP
+            >>> keyed.rolling({"1h": "1 hour", "ever": None}, every="1 minute").agg(F.sum("price").alias("sum")).main.columns
+            ['user', 'as_of', 'sum_1h', 'sum_ever']
         """
         return self.window(RollingWindows.of(windows, every=every))
 
@@ -388,7 +402,8 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: the streams cannot be combined, or an argument is not one of these. The message gives the reason.
 
         Examples:
-            >>> orders.asof_join(prices, tolerance="1 hour").pairs("left", suffixes=("", "_price"))  # doctest: +SKIP
+            >>> orders.asof_join(prices, tolerance="1 hour").pairs("left", suffixes=("", "_price")).main.columns
+            ['user', 'page', 'price', 'ts', 'page_price', 'price_price', 'ts_price']
         """
         keyed = KeyedStream(*merge_streams(self, right, "asof_join", deletes=deletes))
         return AsOfJoin.of(CoGroupedStream(keyed, keyed), direction, tolerance, deletes=deletes is not None)

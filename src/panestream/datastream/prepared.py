@@ -57,6 +57,13 @@ def prepare(
         InvalidPlanError: ``build`` returns something else, uses columns of the DataFrame itself, or changes it before
             ``pst.stream``. Also for ``top`` on a stream.
         PanestreamError: any error of the steps in ``build``.
+
+    Examples:
+        >>> def hourly(rows):
+        ...     events = pst.stream(rows, time="ts", out_of_orderness="5 seconds")
+        ...     return events.group_by("user", pst.tumbling("1 hour")).agg(F.sum("price").alias("total"))
+        >>> pst.prepare(hourly, "user STRING, price DOUBLE, ts TIMESTAMP", streaming=False).main(df).columns
+        ['user', 'window_start', 'window_end', 'total']
     """
     session = spark or SparkSession.active()
     kinds = tuple(spark_schema(schema_of(session, declared)) for declared in (schema, *others))
@@ -111,6 +118,12 @@ class PreparedQuery(ReprHtml):
     """A query without its input, created by :func:`prepare`. Applying it needs neither a Spark job nor analysis.
 
     ``schemas`` are the columns that the rows of each stream must have, ``places`` the positions of the left and right stream.
+
+    >>> def pairs(rows):
+    ...     return pst.stream(rows).key_by("user").count_window(2).aggregate(agg.count().alias("n"))
+    >>> prepared = pst.prepare(pairs, "user STRING, ts TIMESTAMP", streaming=False)
+    >>> prepared.schema.names, prepared.main(df).columns
+    (['user', 'ts'], ['user', 'window_start', 'window_end', 'n'])
     """
 
     result: WindowedResult

@@ -63,7 +63,19 @@ _CHECKPOINT = "start needs a directory for the state of the windows: write start
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
-    """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
+    """The outputs of a windowed query: main, late rows, invalid rows, side outputs.
+
+    >>> result = hours.aggregate(agg.sum("price").alias("total"))
+    >>> result.main.select("user", "total").sort("user", "total").show()
+    +----+-----+
+    |user|total|
+    +----+-----+
+    | ann|  3.0|
+    | ann|  5.0|
+    | bob|  1.0|
+    +----+-----+
+    <BLANKLINE>
+    """
 
     def with_firing(self) -> WindowedResult:
         """Add columns to ``main`` that identify the firing of each row.

@@ -72,6 +72,12 @@ class StoredPanes(ReprHtml):
         rows: the rows that the tiles were made from, or None if there are only tiles.
         partitions: the number of reading tasks, or None for as many as run at a time.
         few: whether the tiles are in files and few enough for one task to read them faster than a shuffle would distribute them.
+
+    Examples:
+        >>> tiles = hours.panes(agg.sum("price").alias("total"))
+        >>> stored = pst.from_panes(tiles.main, agg.sum("price").alias("total"))
+        >>> stored.window(pst.sliding("2 hours", "1 hour")).columns
+        ['user', 'window_start', 'window_end', 'total']
     """
 
     tiles: DataFrame
@@ -327,8 +333,19 @@ def from_panes(
             rows have other types.
 
     Examples:
-        >>> stored = pst.from_panes(spark.read.parquet("tiles"), agg.sum("price"))  # doctest: +SKIP
-        >>> stored.window(pst.SlidingEventTimeWindows.of("30 days", "1 day")).show()  # doctest: +SKIP
+        >>> tiles = hours.panes(agg.sum("price")).main  # a query writes them to files
+        >>> totals = pst.from_panes(tiles, agg.sum("price").alias("total")).window(pst.sliding("2 hours", "1 hour"))
+        >>> totals.select("user", "total").sort("user", "total").show()
+        +----+-----+
+        |user|total|
+        +----+-----+
+        | ann|  3.0|
+        | ann|  5.0|
+        | ann|  8.0|
+        | bob|  1.0|
+        | bob|  1.0|
+        +----+-----+
+        <BLANKLINE>
     """
     _check_given(tiles, aggregates, rows, event_time)
     if partitions is not None and (not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1):

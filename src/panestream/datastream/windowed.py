@@ -86,7 +86,12 @@ def with_schema(_: Mapping[str, Any]) -> str:
 
 
 class WindowedStream(WindowedEvents):
-    """Events in windows. Flink: ``WindowedStream``."""
+    """Events in windows. Flink: ``WindowedStream``.
+
+    >>> windows = keyed.window(pst.tumbling("1 hour")).allowed_lateness("5 minutes").side_output_late_data("late")
+    >>> windows.aggregate(agg.sum("price").alias("total")).output("late").columns
+    ['user', 'page', 'price', 'ts']
+    """
 
     @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
@@ -148,7 +153,17 @@ class WindowedStream(WindowedEvents):
                 calendar windows of event time, with declared aggregates and the default trigger.
 
         Examples:
-            >>> keyed.window(pst.tumbling("1 hour")).fill("last", {"n": "zero"}, max_gap="1 day")  # doctest: +SKIP
+            >>> filled = keyed.window(pst.tumbling("1 hour")).fill("last", {"n": "zero"}, max_gap="1 day")
+            >>> filled.aggregate(agg.last("price"), agg.count().alias("n")).main.select("user", "n").sort("user", "n").show()
+            +----+---+
+            |user|  n|
+            +----+---+
+            | ann|  1|
+            | ann|  1|
+            | bob|  0|
+            | bob|  1|
+            +----+---+
+            <BLANKLINE>
         """
         return replace(self, windowing=replace(self.windowing, fill=Fill.of(method, results, max_gap)))
 
@@ -176,7 +191,9 @@ class WindowedStream(WindowedEvents):
         invalid.
 
         Examples:
-            >>> keyed.window(pst.tumbling("1 hour")).options(key_groups=8, tasks=4)  # doctest: +SKIP
+            >>> hours = keyed.window(pst.tumbling("1 hour")).options(key_groups=8, tasks=4)
+            >>> hours.key_groups, hours.tasks
+            (8, 4)
         """
         check_options(options)
         own: dict[str, Any] = dict(options)
@@ -212,7 +229,8 @@ class WindowedStream(WindowedEvents):
                 repeat.
 
         Examples:
-            >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
+            >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total")).main.columns
+            ['user', 'window_start', 'window_end', 'n', 'total']
         """
         if not aggregates:
             raise InvalidPlanError("aggregate needs at least one aggregate, e.g. agg.count()")
@@ -308,7 +326,8 @@ class WindowedStream(WindowedEvents):
                 or partials cannot be stored.
 
         Examples:
-            >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
+            >>> hours.panes(agg.sum("price")).main.columns[:4]
+            ['user', 'window_start', 'window_end', 'rows']
         """
         if not aggregates:
             raise InvalidPlanError("panes needs at least one aggregate, e.g. agg.count()")
@@ -369,7 +388,8 @@ class WindowedStream(WindowedEvents):
             >>> def visit(user, window, rows):
             ...     rows = sorted(rows, key=lambda row: row.ts)
             ...     yield rows[-1].ts - rows[0].ts, [row.page for row in rows]
-            >>> sessions.apply(visit, "length interval day to second, pages array<string>")  # doctest: +SKIP
+            >>> sessions.apply(visit, "length interval day to second, pages array<string>").main.columns
+            ['user', 'window_start', 'window_end', 'length', 'pages']
         """
         return self._calling(KeepRows(applied(function)), schema, "apply")
 

@@ -95,6 +95,12 @@ class Lateness:
         partitions: number of source partitions.
         costs: delays in ascending order, which keep 90 %, 99 %, 99.9 %, 99.99 % and all rows, and the requested ones.
         told: titles and texts about the input.
+
+    Examples:
+        >>> rows = df.withColumn("received", F.expr("if(user = 'bob', ts, ts + INTERVAL 30 MINUTES)"))
+        >>> found = pst.tools.lateness(rows, "ts", "received")
+        >>> str(found.furthest), [str(cost.delay) for cost in found.costs]
+        ('0:15:00', ['0:00:00', '0:15:00'])
     """
 
     rows: int

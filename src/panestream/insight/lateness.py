@@ -117,6 +117,12 @@ def lateness(
         InvalidPlanError: if the source is a stream, event time or arrival is missing, a column does not exist, a duration is
             negative, or windows follow the clock or are not aligned for all keys (sessions, count windows).
         InvalidEventTimeError: if the event time is not a time.
+
+    Examples:
+        >>> rows = df.withColumn("received", F.expr("if(user = 'bob', ts, ts + INTERVAL 30 MINUTES)"))
+        >>> found = pst.tools.lateness(rows, "ts", "received")
+        >>> found.rows, found.behind, str(found.delay(1.0))
+        (3, 1, '0:15:00')
     """
     if isinstance(source, WindowedResult):
         request = _result_request(source, event_time, arrival)

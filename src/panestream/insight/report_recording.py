@@ -42,6 +42,11 @@ class RunReport(ProgressListener):
 
     Args:
         name: the query to record, as in ``start(name=...)``. None records the first query of the session that makes progress.
+
+    Examples:
+        >>> report = pst.tools.RunReport()
+        >>> spark.streams.addListener(report)
+        >>> spark.streams.removeListener(report)
     """
 
     def __init__(self, name: str | None = None) -> None:

@@ -25,6 +25,11 @@ class JsonLinesMetrics(ProgressListener):
 
     Raises:
         OSError: if the file cannot be written.
+
+    Examples:
+        >>> metrics = pst.metrics.JsonLinesMetrics(folder + "/metrics.jsonl")
+        >>> spark.streams.addListener(metrics)
+        >>> spark.streams.removeListener(metrics)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

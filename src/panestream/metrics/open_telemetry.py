@@ -25,6 +25,11 @@ class OpenTelemetryMetrics(TotalsListener):
 
     Raises:
         ModuleNotFoundError: if opentelemetry-api is missing.
+
+    Examples:
+        >>> metrics = pst.metrics.OpenTelemetryMetrics()
+        >>> spark.streams.addListener(metrics)
+        >>> spark.streams.removeListener(metrics)
     """
 
     def __init__(self, provider: MeterProvider | None = None, *, most_partitions: int = 100, most_ended: int = 100) -> None:

@@ -123,7 +123,13 @@ class SinkWriter:
 
 @dataclass(frozen=True, repr=False)
 class RunningQuery(ReprHtml):
-    """A started query: Spark's ``StreamingQuery`` (the attribute :attr:`query`) with panestream's errors and counters."""
+    """A started query: Spark's ``StreamingQuery`` (the attribute :attr:`query`) with panestream's errors and counters.
+
+    >>> query.await_termination()
+    True
+    >>> query.is_active, [progress.rows for progress in query.recent_progress]
+    (False, [3])
+    """
 
     query: StreamingQuery
     plan: WindowPlan = field(repr=False)

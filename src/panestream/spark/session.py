@@ -93,6 +93,11 @@ def build_session(
     Raises:
         EnvironmentNotReadyError: Java is missing or ended during the start, or the Spark version is not supported.
         OSError: the file cannot be written.
+
+    Examples:
+        >>> session = pst.build_session("clicks", {"spark.ui.enabled": "false"}, master="local[2]")
+        >>> session.range(3).count()
+        3
     """
     if log is not None:
         with errors_into(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)):
@@ -289,6 +294,8 @@ def ship(spark: SparkSession) -> None:
 
     The executors need Python with pyarrow, numpy and protobuf. Panestream is pure Python and travels as a zip file. The
     equivalent with ``spark-submit`` is ``--py-files panestream.zip``.
+
+    >>> pst.tools.ship(spark)
     """
     ship_module(spark, Path(__file__).resolve().parents[1])
 

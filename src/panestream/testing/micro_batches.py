@@ -32,6 +32,14 @@ class MicroBatches:
         spark: the session.
         folder: a local directory, created if missing.
         schema: the columns as DDL. Values of a ``timestamp`` are ``datetime`` with a time zone.
+
+    Examples:
+        >>> from datetime import datetime, timezone
+        >>> noon = datetime(2026, 5, 1, 12, tzinfo=timezone.utc)
+        >>> clicks = pst.testing.MicroBatches(spark, folder, "user string, at timestamp")
+        >>> clicks = clicks.add([("ann", noon), ("bob", noon)]).add([("ann", noon)])
+        >>> clicks.batch().count(), clicks.stream().isStreaming
+        (3, True)
     """
 
     def __init__(self, spark: SparkSession, folder: str | Path, schema: str) -> None:

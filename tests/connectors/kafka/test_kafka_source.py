@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import time
 from datetime import datetime, timezone
 
@@ -67,6 +68,14 @@ def test_kafka_records_become_columns(spark, topics, broker):
     (row,) = words.df.collect()
     assert (row.kafka_value, row.kafka_key.id, row.kafka_timestamp_type) == ("hello", 3, "log_append")
     assert row.kafka_timestamp.timestamp() * 1000 > at
+
+
+@pytest.mark.parametrize("documented", [pst.from_kafka, pst.datastream.KafkaStream], ids=lambda value: value.__name__)
+def test_example_of_the_docstring_runs_with_kafka(spark, broker, documented):
+    names = {"pst": pst, "agg": pst.agg, "spark": spark, "servers": broker.servers}
+    (example,) = doctest.DocTestFinder(recurse=False).find(documented, globs=names)
+    assert example.examples
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0
 
 
 BAD = [b"{", b"", None, b'{"user": "ann", "at": "x"}', b"[]", b"7", b"\xff"]

@@ -41,6 +41,19 @@ def test_console_sink_prints_rows_with_their_micro_batch(capsys):
     assert sink.guarantee(None).startswith("for debugging:")
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pst.MemorySink("totals"), "a MemorySink has no name or path, got 'totals'"),
+        (lambda: pst.ConsoleSink("totals"), "a ConsoleSink takes the number of rows to print"),
+        (lambda: pst.ConsoleSink(0), "got 0"),
+    ],
+)
+def test_sink_for_debugging_refuses_a_name_with_the_line_to_write(make, message):
+    with pytest.raises(SinkError, match=message):
+        make()
+
+
 def test_function_sink_gets_rows_and_number_of_the_micro_batch():
     called = []
 

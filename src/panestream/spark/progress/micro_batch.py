@@ -87,6 +87,11 @@ class BatchProgress:
         partitions: the source partitions, the furthest behind first, at most 1000.
         stages: milliseconds of Spark's own phases (``addBatch``, ``walCommit``, …). In ``on_progress`` empty, except through
             Connect.
+
+    Examples:
+        >>> progress = query.last_progress
+        >>> progress.rows, progress.windowed_rows, progress.late_rows, progress.fired_rows
+        (3, 3, 0, 2)
     """
 
     batch_id: int

@@ -253,6 +253,10 @@ class CheckpointState(InspectableState):
     """The state of a query after one micro-batch; see ``pst.state.read_checkpoint``.
 
     ``stored`` gives state tables and headers.
+
+    >>> state = pst.state.read_checkpoint(spark, checkpoint)
+    >>> state.plan.key_names, state.windows.count()
+    (('user',), 1)
     """
 
     stored: StoredState

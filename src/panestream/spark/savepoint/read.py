@@ -51,6 +51,11 @@ def read_checkpoint(
         PlanMismatchError: no operator of the query runs the given plan.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its entry cannot be read, or Spark's metadata of the state is missing.
+
+    Examples:
+        >>> state = pst.state.read_checkpoint(spark, checkpoint)
+        >>> state.batch_id, state.windows.columns[:4]
+        (0, ['key', 'window', 'window_start', 'window_end'])
     """
     path = path_of(path, "a checkpoint is a folder", CheckpointError)
     found = locate(spark, path, batch_id)

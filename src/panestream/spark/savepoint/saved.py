@@ -58,6 +58,10 @@ class Savepoint(InspectableState):
     """The state of a query, saved outside of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
 
     ``path`` is the folder and ``manifest`` its description.
+
+    >>> saved = pst.state.read_savepoint(spark, saved_path)
+    >>> saved.plan.key_names, saved.has_checksums
+    (('user',), True)
     """
 
     path: str
@@ -189,6 +193,10 @@ def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: 
         CheckpointError: the folder is not a savepoint, or an unfinished one.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its manifest cannot be read.
+
+    Examples:
+        >>> pst.state.read_savepoint(spark, saved_path).batch_id
+        0
     """
     folder = path_of(path, "a savepoint is a folder", CheckpointError)
     return Savepoint(folder, read_manifest(spark, folder), spark, allow_pickled_state=allow_pickled_state)
@@ -231,6 +239,11 @@ def savepoint(
             stateful operators, which the savepoint would not contain.
         StateDamagedError: the state of a key group is missing or cannot be read.
         StateFormatError: a newer panestream wrote it.
+
+    Examples:
+        >>> saved = pst.savepoint(spark, checkpoint, folder + "/saved")
+        >>> saved.batch_id, saved.plan.key_names
+        (0, ('user',))
     """
     return take(spark, checkpoint, path, batch_id, _ignore, allow_pickled_state=allow_pickled_state)
 

@@ -44,8 +44,10 @@ def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grac
             by micro-batches. Also if another compaction is running, or the files are not Parquet.
 
     Examples:
-        >>> compact(spark, "/data/revenue")  # doctest: +SKIP
-        Compaction(folders=86, files_before=86000, files_after=86, rows=4300000, left=0)
+        >>> totals = hours.aggregate(agg.sum("price").alias("total"))
+        >>> totals.run(main=pst.ParquetSink(folder + "/totals", batches_per_folder=2))
+        >>> pst.sinks.compact(spark, folder + "/totals", grace_seconds=0)
+        Compaction(folders=0, files_before=0, files_after=0, rows=0, left=0)
     """
     if type(file_bytes) is not int or not 1 <= file_bytes <= _MOST:
         raise SinkError(f"file_bytes must be a number of bytes from 1 on, got {file_bytes!r}")

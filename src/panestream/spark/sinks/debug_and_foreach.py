@@ -26,6 +26,10 @@ class ConsoleSink(Sink):
 
     rows: int = 20
 
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or self.rows < 1:
+            raise SinkError(f"a ConsoleSink takes the number of rows to print, such as ConsoleSink(rows=20), got {self.rows!r}")
+
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")  # noqa: T201 (printing is its purpose)
         df.show(self.rows, truncate=False)
@@ -47,6 +51,12 @@ class MemorySink(Sink):
     """
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batches, dict):
+            raise SinkError(
+                f"a MemorySink has no name or path, got {self.batches!r}: write sink = pst.MemorySink(), and read sink.rows"
+            )
 
     def place(self, spark: SparkSession) -> str:
         return f"the MemorySink at {id(self.batches):#x}"

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 
 class SimulationError(AssertionError):
-    """A run whose result differs from the undisturbed run; the message has the rows and events, reduced if possible."""
+    """A run whose result differs from the undisturbed run; the message has the rows and events, reduced if possible.
+
+    >>> import panestream as pst
+    >>> try:
+    ...     done = pst.testing.simulate(pst.tumbling("1 minute"), reduce=max, schedules=1)
+    ... except SimulationError as error:
+    ...     print(error)
+    """
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,12 @@ class Simulation:
         schedules: the number of schedules.
         runs: the number of runs, each with another disturbance.
         by_disturbance: the number of runs by kind of disturbance.
+
+    Examples:
+        >>> import panestream as pst
+        >>> done = pst.testing.simulate(pst.tumbling("1 minute"), reduce=max, schedules=2)
+        >>> done.schedules, done.runs == sum(done.by_disturbance.values())
+        (2, True)
     """
 
     schedules: int
