@@ -12,7 +12,7 @@ import statistics
 from dataclasses import replace
 
 from benchmarks.pane_profile import Case, chunk_of, plan_of, timed
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import (
@@ -36,7 +36,7 @@ _SECONDS = 3600
 
 def seconds(assigner: WindowAssigner, rows: int, keys: int, batches: int) -> float:
     """Return the processor time of some micro-batches of an hour each."""
-    case = Case("", WindowSpec(assigner))
+    case = Case("", WindowQuery(assigner))
     plan, state, total = plan_of(case), MemoryState(), 0.0
     for number in range(batches):
         chunk = chunk_of(case, plan, rows, keys, max(rows // _SECONDS, 1), number)

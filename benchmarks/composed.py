@@ -14,7 +14,7 @@ from dataclasses import replace
 from statistics import median
 
 from benchmarks.pane_profile import SECOND, Case, chunk_of, plan_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -38,7 +38,7 @@ ON_ROWS: Mapping[str, Trigger | None] = {
 
 def case_of(name: str, trigger: Trigger | None, *, exact: bool) -> Case:
     """Return the workload with a trigger."""
-    windows = WindowSpec(TumblingEventTimeWindows(MINUTE), trigger, allowed_lateness=LATENESS, every_firing=exact)
+    windows = WindowQuery(TumblingEventTimeWindows(MINUTE), trigger, allowed_lateness=LATENESS, every_firing=exact)
     return Case(name, windows, fill=60, late=0.1)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -43,21 +43,21 @@ class Case:
     """
 
     name: str
-    windowing: WindowSpec
+    windowing: WindowQuery
     rate: int
     late: float = 0.0
 
 
-def counted(size: int, slide: int | None = None) -> WindowSpec:
+def counted(size: int, slide: int | None = None) -> WindowQuery:
     """Return count windows."""
-    return WindowSpec(*CountWindows(size, slide).parts)
+    return WindowQuery(*CountWindows(size, slide).parts)
 
 
 CASES = (
-    Case("session 30 s, 10,000 rows/s", WindowSpec(EventTimeSessionWindows(30 * SECOND)), 10_000),
-    Case("session 2 s, 10,000 rows/s (Flink's c)", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000),
-    Case("session 2 s, 5 % late", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.05),
-    Case("session 2 s, 30 % late", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.3),
+    Case("session 30 s, 10,000 rows/s", WindowQuery(EventTimeSessionWindows(30 * SECOND)), 10_000),
+    Case("session 2 s, 10,000 rows/s (Flink's c)", WindowQuery(EventTimeSessionWindows(2 * SECOND)), 10_000),
+    Case("session 2 s, 5 % late", WindowQuery(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.05),
+    Case("session 2 s, 30 % late", WindowQuery(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.3),
     Case("count 100 (Flink's e)", counted(100), 10_000),
     Case("count 100, slide 10", counted(100, 10), 10_000),
     Case("count 100, slide 7", counted(100, 7), 10_000),

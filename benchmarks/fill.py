@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -36,7 +36,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def plan_of(fill: Fill | None) -> WindowPlan:
     """Return the plan of a count and a mean."""
-    window = WindowSpec(TumblingEventTimeWindows(SIZE), fill=fill)
+    window = WindowQuery(TumblingEventTimeWindows(SIZE), fill=fill)
     aggregates = (agg.count().alias("n"), agg.mean("x").alias("mean"))
     operator = plan_aggregates(window, aggregates, {"x": pa.float64()}, KEYS)
     return WindowPlan(("key",), KEYS, window.assigner, operator, WatermarkStrategy(0), "ts", 1)

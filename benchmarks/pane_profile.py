@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -46,15 +46,15 @@ class Case:
     """
 
     name: str
-    windowing: WindowSpec
+    windowing: WindowQuery
     fill: int = HOUR
     aggregates: tuple[agg.Aggregate, ...] = SUMS
     late: float = 0.0
 
 
-def sliding(size: int, slide: int, **more: Any) -> WindowSpec:
+def sliding(size: int, slide: int, **more: Any) -> WindowQuery:
     """Return sliding windows of seconds."""
-    return WindowSpec(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
+    return WindowQuery(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
 
 
 def cases() -> Iterator[Case]:
@@ -71,8 +71,8 @@ def cases() -> Iterator[Case]:
     except ImportError:
         return
     rolling = {f"{minutes} min": SlidingEventTimeWindows(minutes * 60 * SECOND, 10 * SECOND) for minutes in (60, 30, 5)}
-    yield Case("60 min / 10 s alone", WindowSpec(rolling["60 min"]))
-    yield Case("60, 30 and 5 min / 10 s together", WindowSpec(SeveralWindows.of(rolling)))
+    yield Case("60 min / 10 s alone", WindowQuery(rolling["60 min"]))
+    yield Case("60, 30 and 5 min / 10 s together", WindowQuery(SeveralWindows.of(rolling)))
 
 
 def plan_of(case: Case) -> WindowPlan:

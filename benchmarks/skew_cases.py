@@ -12,7 +12,7 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows
@@ -28,10 +28,10 @@ RESULT = pa.schema([("result", pa.float64())])
 ACCUMULATOR = pa.schema([("total", pa.int64()), ("n", pa.int64())])
 REST = pa.schema([field for field in ROWS if field.name != "key"])
 
-TUMBLING = WindowSpec(TumblingEventTimeWindows(60 * SECOND))
-SLIDING = WindowSpec(SlidingEventTimeWindows(60 * SECOND, 5 * SECOND))
-SESSIONS = WindowSpec(EventTimeSessionWindows(2 * SECOND))
-SEVERAL = WindowSpec(
+TUMBLING = WindowQuery(TumblingEventTimeWindows(60 * SECOND))
+SLIDING = WindowQuery(SlidingEventTimeWindows(60 * SECOND, 5 * SECOND))
+SESSIONS = WindowQuery(EventTimeSessionWindows(2 * SECOND))
+SEVERAL = WindowQuery(
     SeveralWindows.of({"minute": TumblingEventTimeWindows(60 * SECOND), "hour": TumblingEventTimeWindows(3600 * SECOND)})
 )
 SUM = (agg.sum("price").alias("total"), agg.count().alias("n"))
@@ -67,14 +67,14 @@ class Case:
     """
 
     name: str
-    window: WindowSpec
+    window: WindowQuery
     operator: Callable[[], OperatorSpec]
     keyed: bool = True
     late: bool = False
     split: bool = False
 
 
-def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
+def declared(name: str, window: WindowQuery, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
     """Return a case of declared aggregates over windows."""
     keys = KEYS if more.get("keyed", True) else pa.schema([])
     return Case(name, window, lambda: plan_aggregates(window, aggregates, TYPES, keys), **more)
@@ -82,7 +82,7 @@ def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] 
 
 def own(
     name: str,
-    window: WindowSpec,
+    window: WindowQuery,
     function: ReduceRows | AggregateRows | KeepRows,
     results: pa.Schema = RESULT,
     accumulators: pa.Schema | None = None,
@@ -115,10 +115,10 @@ def cases() -> Iterator[Case]:
     yield declared("panes: tumbling, collect_list", TUMBLING, [agg.collect_list("price")])
     yield declared("sessions: gap 2 s, sum and count", SESSIONS)
     yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)
-    yield declared("counts: 100 rows, sum and count", WindowSpec(*CountWindows(100).parts))
+    yield declared("counts: 100 rows, sum and count", WindowQuery(*CountWindows(100).parts))
     yield own("accumulating: tumbling, apply", TUMBLING, KeepRows(applied(_applied)))
     yield Case("accumulating: tumbling, apply_arrow of all windows", TUMBLING, _all_windows)
-    evicting = WindowSpec(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))
+    evicting = WindowQuery(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))
     yield own("accumulating: sliding, time evictor, apply", evicting, KeepRows(applied(_applied)))
     yield own("row operator: tumbling, process", TUMBLING, KeepRows(processed(_applied)))
     yield own("row operator: tumbling, AggregateFunction", TUMBLING, AggregateRows(Mean()))

@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -85,7 +85,7 @@ def module(tmp_path, monkeypatch):
         sys.modules.pop(name)
 
 
-def plan_of(window: WindowSpec) -> WindowPlan:
+def plan_of(window: WindowQuery) -> WindowPlan:
     """Return the planner's plan of the number and sum of rows in some windows."""
     aggregates = [agg.count().alias("n"), agg.sum("v").alias("total")]
     return harness.plan_for(harness.plan_aggregates(window, aggregates, harness.TYPES, harness.KEYS), window)
@@ -100,7 +100,7 @@ def emitted_rows(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) ->
 
 def test_new_trigger_in_one_module_is_planned_explained_and_run(module):
     trigger = module("novel_trigger", TRIGGER).NewMaximum(2)
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), trigger))
+    plan = plan_of(WindowQuery(TumblingEventTimeWindows(100), trigger))
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "row operator" in explained
     assert "NewMaximum" in explained
@@ -114,7 +114,7 @@ def test_new_trigger_in_one_module_is_planned_explained_and_run(module):
 
 def test_new_assigner_in_one_module_is_planned_explained_and_run(module):
     assigner = module("novel_assigner", ASSIGNER).DoublingWindows(10)
-    plan = plan_of(WindowSpec(assigner))
+    plan = plan_of(WindowQuery(assigner))
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "DoublingWindows(first=10)" in explained
     assert "DoublingWindows are not aligned windows" in explained

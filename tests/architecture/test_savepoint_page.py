@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -30,27 +30,27 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
 
 
-def plan_of_aggregates(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
+def plan_of_aggregates(windowing: WindowQuery, *, on_rows: bool = False) -> WindowPlan:
     query = harness.Query(windowing, (agg.count().alias("n"), agg.sum("v").alias("total")))
     return query.row() if on_rows else query.columnar()
 
 
 def functions() -> WindowPlan:
-    windowing = WindowSpec(TUMBLING, every_firing=True)
+    windowing = WindowQuery(TUMBLING, every_firing=True)
     function = KeepRows(applied(test_accumulating.listed))
     row = plan_functions(windowing, function, test_accumulating.RESULTS, harness.ROWS, test_accumulating.listed, harness.KEYS)
     return harness.plan_for(row, windowing)
 
 
 PLANS = {
-    "aligned panes": lambda: plan_of_aggregates(WindowSpec(TUMBLING)),
-    "accumulating panes": lambda: test_accumulating.plans(WindowSpec(TUMBLING), "rows", False, 0)[1],
-    "sessions": lambda: plan_of_aggregates(WindowSpec(EventTimeSessionWindows(5))),
-    "count windows": lambda: plan_of_aggregates(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
+    "aligned panes": lambda: plan_of_aggregates(WindowQuery(TUMBLING)),
+    "accumulating panes": lambda: test_accumulating.plans(WindowQuery(TUMBLING), "rows", False, 0)[1],
+    "sessions": lambda: plan_of_aggregates(WindowQuery(EventTimeSessionWindows(5))),
+    "count windows": lambda: plan_of_aggregates(WindowQuery(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(5), (agg.count().alias("n"),)),
     "windows by predicates": lambda: predicates.plan_of(PredicateWindows("v > 0"), (agg.count().alias("n"),)),
     "rolling values": lambda: rolling.plan_of(RollingWindows((("h", 5), ("ever", None)), 5), (agg.count().alias("n"),)),
-    "row operator, declared aggregates": lambda: plan_of_aggregates(WindowSpec(TUMBLING), on_rows=True),
+    "row operator, declared aggregates": lambda: plan_of_aggregates(WindowQuery(TUMBLING), on_rows=True),
     "row operator, functions": functions,
 }
 # The names of the table's rows in the identity of a plan. The identity does not contain rows without an entry.

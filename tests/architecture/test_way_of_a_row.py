@@ -12,7 +12,7 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.functions import applied, processed
@@ -60,9 +60,9 @@ def files_run_by(call):
 ROWS = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
 RESULTS = pa.schema([("n", pa.int64())])
 WINDOWS = {
-    "sliding aggregate": WindowSpec(SlidingEventTimeWindows(60, 10)),
-    "apply": WindowSpec(TumblingEventTimeWindows(60)),
-    "process": WindowSpec(EventTimeSessionWindows(60)),
+    "sliding aggregate": WindowQuery(SlidingEventTimeWindows(60, 10)),
+    "apply": WindowQuery(TumblingEventTimeWindows(60)),
+    "process": WindowQuery(EventTimeSessionWindows(60)),
 }
 
 

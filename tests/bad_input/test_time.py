@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     ProcessingTimeSessionWindows,
@@ -32,7 +32,7 @@ WINDOWS = {
 
 
 def query(assigner):
-    return Query(WindowSpec(assigner), (agg.count().alias("n"),))
+    return Query(WindowQuery(assigner), (agg.count().alias("n"),))
 
 
 def micro_batches_at(clocks, rng):
@@ -76,7 +76,7 @@ def silent(idleness):
     strategy = WatermarkStrategy.for_monotonous_timestamps().per_partition("u")
     strategy = strategy if idleness is None else strategy.with_idleness(idleness)
     micros = 1_000_000
-    plan = Query(WindowSpec(TumblingEventTimeWindows(10 * micros)), (agg.count().alias("n"),), more={}).columnar()
+    plan = Query(WindowQuery(TumblingEventTimeWindows(10 * micros)), (agg.count().alias("n"),), more={}).columnar()
     plan = replace(plan, watermark=strategy)
     rows = [[("a", 0, 1, None, 0), ("a", 0, 1, None, 1)]] + [[("a", n * micros, 1, None, 1)] for n in range(1, 60)]
     return run(plan, [MicroBatch([each], clock) for clock, each in zip(range(0, 60 * micros, micros), rows, strict=True)])

@@ -16,7 +16,7 @@ from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -40,7 +40,7 @@ class Case:
         last: True if a window emits once per micro-batch although it fires more often. Then only its last firing is comparable.
     """
 
-    windowing: WindowSpec
+    windowing: WindowQuery
     operator: OperatorSpec
     last: bool = False
 

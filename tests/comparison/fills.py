@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
@@ -145,7 +145,7 @@ def random_fill(rng: random.Random, *, linear: bool) -> Fill:
 def random_query(rng: random.Random, *, linear: bool = False, lateness: int | None = None) -> Query:
     if lateness is None:
         lateness = 0 if linear else rng.choice([0, 0, 7, 30, 100])
-    window = WindowSpec(random_assigner(rng), allowed_lateness=lateness, fill=random_fill(rng, linear=linear))
+    window = WindowQuery(random_assigner(rng), allowed_lateness=lateness, fill=random_fill(rng, linear=linear))
     return Query(window, AGGREGATES, delay=rng.choice([0, 0, 5, 20]))
 
 

@@ -26,7 +26,7 @@ from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.storage.state import MemoryState
@@ -80,7 +80,7 @@ class Query:
         more: Further fields of the plan.
     """
 
-    windowing: WindowSpec
+    windowing: WindowQuery
     aggregates: tuple[agg.Aggregate, ...]
     delay: int = 0
     late: bool = False
@@ -96,12 +96,12 @@ class Query:
         """Return the plan of the row operator."""
         return self._plan(replace(self.windowing, every_firing=True))
 
-    def _plan(self, windowing: WindowSpec) -> WindowPlan:
+    def _plan(self, windowing: WindowQuery) -> WindowPlan:
         operator = plan_aggregates(windowing, self.aggregates, TYPES, KEYS)
         return plan_for(operator, windowing, self.delay, late=self.late, **self.more)
 
 
-def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = False, watermark=None, **more) -> WindowPlan:
+def plan_for(operator, windowing: WindowQuery, delay: int = 0, *, late: bool = False, watermark=None, **more) -> WindowPlan:
     """Return a plan over :data:`ROWS` with one key group. ``watermark`` replaces the strategy of a fixed delay."""
     return WindowPlan(
         keys=("key",),

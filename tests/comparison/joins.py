@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.runtime.sides import HOWS, SIDES, Pairs, Sides
 from panestream.engine.storage import payload
@@ -59,7 +59,7 @@ class Row:
 class Join:
     """A join: windows, kind, and the delay of each watermark."""
 
-    windowing: WindowSpec
+    windowing: WindowQuery
     how: str
     delays: tuple[int, int]
     late: bool = True
@@ -105,7 +105,7 @@ def random_join(rng: random.Random, *, exact: bool = False) -> tuple[Join, int]:
     else:
         assigner = EventTimeSessionWindows(max(1, span // 3))
     lateness = rng.choice([0, 0, span // 2, 3 * span])
-    windowing = WindowSpec(assigner, allowed_lateness=lateness, every_firing=exact)
+    windowing = WindowQuery(assigner, allowed_lateness=lateness, every_firing=exact)
     delays = rng.choice([0, 0, span // 2]), rng.choice([0, span // 3, 2 * span])
     return Join(windowing, rng.choice(HOWS), delays, late=rng.random() < 0.7), span
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from panestream.engine.operators.look_back import history
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
@@ -63,7 +63,7 @@ def small_slices(monkeypatch, rng: random.Random) -> None:
 
 def plan_of(assigner, aggregates, kept=("ts", "v", "x", "u"), delay=0, late=False) -> WindowPlan:
     """Return the planner's plan of look-backs over the rows of the harness."""
-    windowing = WindowSpec(assigner)
+    windowing = WindowQuery(assigner)
     columns = pa.schema([harness.ROWS.field(name) for name in kept])
     types = {**harness.TYPES, "ts": pa.int64()}
     asked = DeclaredAggregates(aggregates, types, harness.KEYS, columns=tuple(kept), kept=columns)

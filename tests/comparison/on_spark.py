@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import panestream as pst
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from tests.comparison.harness import Place, Row
 
 SCHEMA = "key string, ts timestamp, v bigint, x double, u bigint"
@@ -35,7 +35,7 @@ def with_timestamps(rows: Iterable[Row]) -> list[Row]:
 
 def windowed_by(
     df: DataFrame,
-    windowing: WindowSpec,
+    windowing: WindowQuery,
     delay: int,
     *,
     per_partition: str | None = None,

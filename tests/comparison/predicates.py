@@ -15,7 +15,7 @@ from itertools import groupby
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.windowing.assigners import PredicateWindows
 from tests.comparison import harness
@@ -40,7 +40,7 @@ def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
 
 def plan_of(assigner: PredicateWindows, aggregates, delay: int = 0, late: bool = False) -> WindowPlan:
     """Return the planner's plan over the rows of the harness."""
-    windowing = WindowSpec(assigner)
+    windowing = WindowQuery(assigner)
     return harness.plan_for(
         choose(windowing, DeclaredAggregates(aggregates, harness.TYPES, harness.KEYS)), windowing, delay, late=late
     )

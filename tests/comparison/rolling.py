@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import RollingWindows
 from tests.comparison import harness, look_backs
@@ -48,7 +48,7 @@ def plan_of(
     changelog: bool = False,
 ) -> WindowPlan:
     """Return the planner's plan of rolling windows over the rows of the harness."""
-    windowing = WindowSpec(windows, allowed_lateness=lateness)
+    windowing = WindowQuery(windows, allowed_lateness=lateness)
     operator = plan_aggregates(windowing, aggregates, harness.TYPES, harness.KEYS)
     return harness.plan_for(operator, windowing, delay, late=late, changelog=changelog)
 

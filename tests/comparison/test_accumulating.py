@@ -12,7 +12,7 @@ from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -65,7 +65,7 @@ def shapes():
     return {"arrow": TablePerWindow(as_table), "all": AllWindows(all_at_once)}
 
 
-def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
+def plans(windowing: WindowQuery, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
     """Return the plan of the row operator, and the plan of the panes."""
     more = {"side_outputs": SIDE} if shape in FUNCTIONS else {}
     function = KeepRows(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else KeepRows(applied(listed))
@@ -88,7 +88,7 @@ def case(rng: random.Random, seed: int) -> None:
         CountEvictor(rng.randint(1, 4), rng.random() < 0.2),
         TimeEvictor(rng.randint(1, span), rng.random() < 0.2),
     ]
-    windowing = WindowSpec(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
     assert not why_not_rows(windowing)
     batches = harness.random_stream(rng, span, clock=True)
     row, panes = plans(windowing, rng.choice(SHAPES), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
@@ -112,7 +112,7 @@ def outputs(plan: WindowPlan, batches) -> list[dict[str, list]]:
 
 def sending_case(rng: random.Random, seed: int) -> None:
     assigner, span = random_assigner(rng, by_processing_time=False)
-    windowing = WindowSpec(assigner, evictor=rng.choice([None, TimeEvictor(rng.randint(1, span), False)]))
+    windowing = WindowQuery(assigner, evictor=rng.choice([None, TimeEvictor(rng.randint(1, span), False)]))
     batches = harness.random_stream(rng, span, clock=True)
     row, panes = plans(windowing, "sending", rng.random() < 0.5, rng.choice([0, 3, span]))
     assert outputs(row, batches) == outputs(panes, batches), f"seed {seed}: {windowing}\n{batches}"
@@ -129,7 +129,7 @@ def test_stateless_function_that_uses_state_is_refused(asked, exact):
     def process(key, context, rows):
         getattr(context, asked)()
 
-    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
+    windowing = WindowQuery(TumblingEventTimeWindows(10), every_firing=exact)
     function = KeepRows(processed(process), True)
     operator = plan_functions(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
     assert isinstance(operator, RowSpec if exact else AccumulatingSpec)
@@ -149,7 +149,7 @@ class Clearing(ProcessWindowFunction):
 def test_plan_explains_why_a_process_function_needs_the_row_operator():
     def reasons(windows, function, stateless):
         asked = KeepRows(processed(function), stateless)
-        return plan_functions(WindowSpec(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
+        return plan_functions(WindowQuery(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
 
     tumbling, sessions = TumblingEventTimeWindows(10), EventTimeSessionWindows(10)
     assert "stateless=True" in reasons(tumbling, with_context, False)[0]
@@ -164,7 +164,7 @@ def test_function_that_returns_a_string_is_refused(shape, exact):
     asked = KeepRows(processed(lambda key, context, rows: "no"), True)
     if shape == "rows":
         asked = KeepRows(applied(lambda key, window, rows: "no"))
-    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
+    windowing = WindowQuery(TumblingEventTimeWindows(10), every_firing=exact)
     operator = plan_functions(windowing, asked, pa.schema([("letter", pa.string())]), harness.ROWS, "no", harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="returned 'no': return a list of results"):
@@ -178,15 +178,15 @@ def test_panes_of_rows_agree_with_the_row_operator(chunk):
 
 def test_plan_explains_why_an_evictor_needs_the_row_operator():
     windows = SlidingEventTimeWindows(100, 10)
-    assert "stays removed" in why_not_rows(WindowSpec(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
+    assert "stays removed" in why_not_rows(WindowQuery(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
     for evictor in (CountEvictor(0), TimeEvictor(0), DeltaEvictor(1, lambda old, new: 0.0)):
-        assert "single rows" in why_not_rows(WindowSpec(windows, evictor=evictor))[0]
+        assert "single rows" in why_not_rows(WindowQuery(windows, evictor=evictor))[0]
 
 
 def test_row_of_many_overlapping_windows_is_stored_once():
     stored = []
     for slide in (100, 1):
-        _, plan = plans(WindowSpec(SlidingEventTimeWindows(100, slide)), "arrow", False, 0)
+        _, plan = plans(WindowQuery(SlidingEventTimeWindows(100, slide)), "arrow", False, 0)
         rows = [("a", time, time, None, time) for time in range(90)]
         stored.append(harness.run(plan, [harness.MicroBatch([rows])])[0].metrics.state_bytes)
     assert stored[1] < stored[0] * 1.2
@@ -196,7 +196,7 @@ def test_error_of_user_function_names_key_and_window():
     def broken(key, window, table):
         raise KeyError("prize")
 
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     operator = plan_table_function(windowing, TablePerWindow(broken), RESULTS, harness.ROWS, harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(WindowFunctionError, match=r"KeyError: 'prize' \(at key 'ann', window TimeWindow\(start=0, end=10\)"):
@@ -204,7 +204,7 @@ def test_error_of_user_function_names_key_and_window():
 
 
 def test_result_without_a_declared_column_is_refused():
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     operator = plan_table_function(
         windowing, TablePerWindow(lambda key, window, table: table), RESULTS, harness.ROWS, harness.KEYS
     )
@@ -214,7 +214,7 @@ def test_result_without_a_declared_column_is_refused():
 
 
 def test_sessions_support_a_function_per_table_but_not_over_all_windows():
-    windowing = WindowSpec(EventTimeSessionWindows(5))
+    windowing = WindowQuery(EventTimeSessionWindows(5))
     operator = plan_table_function(windowing, TablePerWindow(as_table), RESULTS, harness.ROWS, harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 3, 2, None, 1), ("ann", 20, 1, None, 2)]
     (emitted,) = harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])

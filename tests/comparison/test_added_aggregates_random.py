@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import untold_results
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_counts_random, test_panes_random, test_savepoints_random, test_sessions_random
@@ -184,7 +184,7 @@ def rows(rng, seed):
 
 def split(rng, seed):
     assigner, span = test_panes_random.random_assigner(rng, False)
-    windowing, delay, parts = WindowSpec(assigner), rng.choice([0, 3, span]), rng.choice([2, 3])
+    windowing, delay, parts = WindowQuery(assigner), rng.choice([0, 3, span]), rng.choice([2, 3])
     if test_panes_random.why_not_panes(windowing):
         return
     query = harness.Query(windowing, (), delay)

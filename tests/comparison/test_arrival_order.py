@@ -18,7 +18,7 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -69,15 +69,15 @@ class Digits(AggregateFunction):
         return (a * 31 + b) % 1_000_003
 
 
-def declared(*aggregates, **windowing) -> Callable[[WindowSpec], Case]:
-    def of(windows: WindowSpec) -> Case:
+def declared(*aggregates, **windowing) -> Callable[[WindowQuery], Case]:
+    def of(windows: WindowQuery) -> Case:
         return Case(windows, plan_aggregates(windows, aggregates, harness.TYPES, harness.KEYS), **windowing)
 
     return of
 
 
-def called(function) -> Callable[[WindowSpec], Case]:
-    def of(windows: WindowSpec) -> Case:
+def called(function) -> Callable[[WindowQuery], Case]:
+    def of(windows: WindowQuery) -> Case:
         results = harness.ROWS if isinstance(function, ReduceRows) else RESULTS
         if isinstance(function, ReduceRows):
             results = pa.schema([column for column in harness.ROWS if column.name != "key"])
@@ -94,19 +94,19 @@ def table_of(key, window, table):
     return pa.table({"r": pa.array([table["u"].to_pylist()], RESULTS.types[0])})
 
 
-def tables(windows: WindowSpec) -> Case:
+def tables(windows: WindowQuery) -> Case:
     return Case(windows, plan_table_function(windows, TablePerWindow(table_of), RESULTS, harness.ROWS, harness.KEYS))
 
 
-TUMBLING = WindowSpec(TumblingEventTimeWindows(SIZE))
-SLIDING = WindowSpec(SlidingEventTimeWindows(SIZE, 4))
-SESSIONS = WindowSpec(EventTimeSessionWindows.with_gap("3 microseconds"))
+TUMBLING = WindowQuery(TumblingEventTimeWindows(SIZE))
+SLIDING = WindowQuery(SlidingEventTimeWindows(SIZE, 4))
+SESSIONS = WindowQuery(EventTimeSessionWindows.with_gap("3 microseconds"))
 WINDOWS = {
     "tumbling": TUMBLING,
     "sliding": SLIDING,
     "sessions": SESSIONS,
-    "tumbling by the row operator": WindowSpec(TUMBLING.assigner, every_firing=True),
-    "sessions by the row operator": WindowSpec(SESSIONS.assigner, every_firing=True),
+    "tumbling by the row operator": WindowQuery(TUMBLING.assigner, every_firing=True),
+    "sessions by the row operator": WindowQuery(SESSIONS.assigner, every_firing=True),
 }
 
 FREE = {
@@ -132,18 +132,18 @@ MORE = {
 """Aggregates with another name above, approximate ones, ones that describe another aggregate, those tested below, and those of
 which only their own tests show how they depend on the order."""
 ELEMENTS = called(KeepRows(applied(rows_of)))
-EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
+EVICTING = WindowQuery(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()
 ALWAYS: dict[str, Case] = {
-    "count windows": declared(agg.sum("u"))(WindowSpec(*CountWindows(2).parts)),
-    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowSpec(*CountWindows(4, 2).parts)),
-    "count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, CountTrigger.of(2))),
-    "purging count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
-    "count trigger on the global window": declared(agg.sum("u"), last=True)(WindowSpec(GLOBAL, CountTrigger.of(2))),
-    "delta trigger": ELEMENTS(WindowSpec(GLOBAL, DeltaTrigger.of(2.0**38, lambda old, new: abs(new.u - old.u)))),
-    "count evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=CountEvictor.of(2))),
+    "count windows": declared(agg.sum("u"))(WindowQuery(*CountWindows(2).parts)),
+    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowQuery(*CountWindows(4, 2).parts)),
+    "count trigger": declared(agg.sum("u"))(WindowQuery(TUMBLING.assigner, CountTrigger.of(2))),
+    "purging count trigger": declared(agg.sum("u"))(WindowQuery(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
+    "count trigger on the global window": declared(agg.sum("u"), last=True)(WindowQuery(GLOBAL, CountTrigger.of(2))),
+    "delta trigger": ELEMENTS(WindowQuery(GLOBAL, DeltaTrigger.of(2.0**38, lambda old, new: abs(new.u - old.u)))),
+    "count evictor": ELEMENTS(WindowQuery(TUMBLING.assigner, evictor=CountEvictor.of(2))),
     "time evictor": ELEMENTS(EVICTING),
-    "delta evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=DeltaEvictor.of(2.0**38, lambda a, b: abs(a.u - b.u)))),
+    "delta evictor": ELEMENTS(WindowQuery(TUMBLING.assigner, evictor=DeltaEvictor.of(2.0**38, lambda a, b: abs(a.u - b.u)))),
     "apply": ELEMENTS(TUMBLING),
     "apply, sliding": ELEMENTS(SLIDING),
     "apply, sessions": ELEMENTS(SESSIONS),
@@ -222,7 +222,7 @@ CONTINUOUS = ContinuousEventTimeTrigger.of("3 microseconds")
 
 @pytest.mark.parametrize("exact", [False, True], ids=["panes", "row operator"])
 def test_ends_of_micro_batches_change_early_firings_but_not_the_last(exact):
-    windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, every_firing=exact)
+    windows = WindowQuery(TUMBLING.assigner, CONTINUOUS, every_firing=exact)
     counted = declared(agg.count().alias("n"), agg.sum("v").alias("s"))(windows)
     check_they_agree(replace(counted, last=True), equal_times=True, ordered=False)
     listed = replace(declared(*aggregates(EQUAL_TIMES))(windows), last=True)
@@ -231,7 +231,7 @@ def test_ends_of_micro_batches_change_early_firings_but_not_the_last(exact):
 
 
 def test_ends_of_micro_batches_change_purged_windows():
-    case = declared(agg.count())(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
+    case = declared(agg.count())(WindowQuery(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
     case = replace(case, last=True)
     assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=True))
 

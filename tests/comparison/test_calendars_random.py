@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.kernels import calendar_grid
 from panestream.engine.operators.panes.rule import pane_grid, why_not_panes
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import (
@@ -71,7 +71,7 @@ def random_query(rng: random.Random) -> tuple[harness.Query, int, str]:
         clock = rng.random() < 0.2
         assigner, span = random_calendar(rng, clock=clock)
         lateness = rng.choice([0, 0, HOUR, span])
-        windowing = WindowSpec(assigner, random_trigger(rng, span, clock=clock), allowed_lateness=lateness)
+        windowing = WindowQuery(assigner, random_trigger(rng, span, clock=clock), allowed_lateness=lateness)
         if not why_not_panes(windowing):
             delay = rng.choice([0, 0, HOUR, span])
             return harness.Query(windowing, harness.random_aggregates(rng), delay, rng.random() < 0.4), span, assigner.zone
@@ -107,11 +107,11 @@ def random_several(rng: random.Random) -> tuple[SeveralWindows, int, str]:
 def several(rng: random.Random, seed: int) -> None:
     """Several kinds of windows share panes. Each must agree with the row operator."""
     together, span, zone = random_several(rng)
-    query = harness.Query(WindowSpec(together), harness.random_aggregates(rng), rng.choice([0, HOUR]), rng.random() < 0.4)
+    query = harness.Query(WindowQuery(together), harness.random_aggregates(rng), rng.choice([0, HOUR]), rng.random() < 0.4)
     batches = random_stream(rng, zone, span)
     expected = []
     alone = [
-        harness.run(harness.Query(WindowSpec(one), query.aggregates, query.delay, query.late).row(), batches)
+        harness.run(harness.Query(WindowQuery(one), query.aggregates, query.delay, query.late).row(), batches)
         for one in together.assigners
     ]
     for emitted in zip(*alone, strict=True):
@@ -133,7 +133,7 @@ def test_several_calendars_in_one_operator_agree_with_each_alone(chunk):
 def accumulating(rng: random.Random, seed: int) -> None:
     """Compare functions over the rows of windows, on columns."""
     assigner, span = random_calendar(rng)
-    windowing = WindowSpec(assigner, allowed_lateness=rng.choice([0, 0, HOUR, span]))
+    windowing = WindowQuery(assigner, allowed_lateness=rng.choice([0, 0, HOUR, span]))
     batches = random_stream(rng, assigner.zone, span)
     row, panes = test_accumulating.plans(
         windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, HOUR, span])

@@ -12,7 +12,7 @@ import pytest
 
 import panestream as pst
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, reduction, told
 from tests.comparison import harness
 from tests.comparison.test_panes_random import random_assigner
@@ -35,7 +35,7 @@ def random_query(rng: random.Random) -> tuple[harness.Query, int]:
         trigger = trigger.late(pst.triggers.AfterCount(7))
     if rng.random() < 0.15:
         trigger = pst.triggers.Repeatedly.of(pst.AfterWatermark())
-    windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, trigger, allowed_lateness=lateness)
     return harness.Query(windowing, harness.random_aggregates(rng), rng.choice([0, 3, span]), rng.random() < 0.4), span
 
 
@@ -72,7 +72,7 @@ def numbered(rng: random.Random, seed: int) -> None:
     """Compare firing labels and retractions of a trigger that fires at every row with the row operator's last firings."""
     assigner, span = random_assigner(rng, False)
     trigger = pst.AfterWatermark().early(pst.triggers.AfterCount(1)).late(pst.triggers.AfterCount(1))
-    windowing = WindowSpec(assigner, trigger, allowed_lateness=rng.choice([0, 5]))
+    windowing = WindowQuery(assigner, trigger, allowed_lateness=rng.choice([0, 5]))
     query = harness.Query(windowing, harness.random_aggregates(rng), more={"with_firing": True})
     batches = harness.random_stream(rng, span)
     for theirs, ours in zip(harness.run(query.row(), batches), harness.run(query.columnar(), batches), strict=True):
@@ -89,7 +89,7 @@ def counting(rng: random.Random, seed: int) -> None:
     """Compare a repeated count with Flink's count trigger, firing by firing."""
     count = rng.randint(1, 4)
     ours, theirs = (
-        harness.Query(WindowSpec(pst.GlobalWindows.create(), trigger), (pst.agg.count(), pst.agg.sum("v")))
+        harness.Query(WindowQuery(pst.GlobalWindows.create(), trigger), (pst.agg.count(), pst.agg.sum("v")))
         for trigger in (pst.triggers.Repeatedly.of(pst.triggers.AfterCount(count)), pst.CountTrigger.of(count))
     )
     batches = harness.random_stream(rng, 10)
@@ -119,7 +119,7 @@ MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
     ],
 )
 def test_plan_explains_why_columns_cannot_run_a_trigger(trigger, lateness, why):
-    operator = plan_aggregates(WindowSpec(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
+    operator = plan_aggregates(WindowQuery(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
     assert operator.name == "row operator"
     (reason,) = operator.reasons
     assert re.search(why, reason), reason
@@ -127,10 +127,10 @@ def test_plan_explains_why_columns_cannot_run_a_trigger(trigger, lateness, why):
 
 def test_explain_shows_the_simplified_trigger():
     late = pst.AfterWatermark().late(pst.triggers.AfterCount(1))
-    assert told(WindowSpec(MINUTES, late, allowed_lateness=9), columnar=True) == [
+    assert told(WindowQuery(MINUTES, late, allowed_lateness=9), columnar=True) == [
         f"{late!r}: the same as EventTimeTrigger.create()"
     ]
-    assert "once a micro-batch" in told(WindowSpec(MINUTES, AT_EVERY_ROW), columnar=True)[0]
-    (finishes,) = told(WindowSpec(MINUTES, pst.PurgingTrigger.of(pst.triggers.AfterCount(3))), columnar=False)
+    assert "once a micro-batch" in told(WindowQuery(MINUTES, AT_EVERY_ROW), columnar=True)[0]
+    (finishes,) = told(WindowQuery(MINUTES, pst.PurgingTrigger.of(pst.triggers.AfterCount(3))), columnar=False)
     assert "may finish" in finishes
-    assert told(WindowSpec(MINUTES), columnar=True) == told(WindowSpec(MINUTES, pst.CountTrigger.of(3)), columnar=False) == []
+    assert told(WindowQuery(MINUTES), columnar=True) == told(WindowQuery(MINUTES, pst.CountTrigger.of(3)), columnar=False) == []

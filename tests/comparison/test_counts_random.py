@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.assigners.global_windows import CountWindows
@@ -26,11 +26,11 @@ def random_query(rng: random.Random) -> harness.Query:
     size = rng.choice([1, 2, 3, 5, 7, 12])
     kind = rng.choice(["tumbling", "sliding", "sliding", "everything"])
     if kind == "everything":
-        windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
+        windowing = WindowQuery(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
     elif kind == "tumbling":
-        windowing = WindowSpec(*CountWindows(size).parts)
+        windowing = WindowQuery(*CountWindows(size).parts)
     else:
-        windowing = WindowSpec(*CountWindows(size, rng.randint(0, size)).parts)
+        windowing = WindowQuery(*CountWindows(size, rng.randint(0, size)).parts)
     return harness.Query(windowing, harness.random_aggregates(rng))
 
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows
@@ -35,7 +35,7 @@ def random_query(rng: random.Random) -> tuple[harness.Query, Sessions, int]:
     )
     lateness = rng.choice([0, 0, gap // 2, 3 * gap])
     written = Repeatedly.of(trigger) if isinstance(trigger, ContinuousEventTimeTrigger) and rng.random() < 0.2 else trigger
-    windowing = WindowSpec(EventTimeSessionWindows(gap), written, allowed_lateness=lateness)
+    windowing = WindowQuery(EventTimeSessionWindows(gap), written, allowed_lateness=lateness)
     query = harness.Query(windowing, AGGREGATES, rng.choice([0, gap // 2, 2 * gap]), more={"changelog": True})
     return query, Sessions(gap, trigger, lateness), gap
 

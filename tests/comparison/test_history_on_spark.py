@@ -20,7 +20,7 @@ from panestream import agg
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import Top
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.triggers import CountTrigger, DeltaTrigger, PurgingTrigger
@@ -43,9 +43,9 @@ def top(rng: random.Random) -> Case:
     """Return a query of the keys with the most rows in each window."""
     while True:
         assigner, span = test_panes_random.random_assigner(rng, False)
-        if not why_not_panes(WindowSpec(assigner)):
+        if not why_not_panes(WindowQuery(assigner)):
             break
-    query = harness.Query(WindowSpec(assigner), (agg.count().alias("n"), agg.max("v").alias("r1")), rng.choice([0, 3, span]))
+    query = harness.Query(WindowQuery(assigner), (agg.count().alias("n"), agg.max("v").alias("r1")), rng.choice([0, 3, span]))
     largest = rng.choice([1, 2, 3])
     plan = replace(query.columnar(), top=Top(largest, "n"))
     return Case(
@@ -57,7 +57,7 @@ def over_everything(rng: random.Random) -> Case:
     """Return a query of a stateful function over global windows that fire by count or by distance."""
     trigger = rng.choice([CountTrigger.of(2), DeltaTrigger(9000.0, test_savepoints_random.distance)])
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.5 else trigger
-    windowing = WindowSpec(GlobalWindows.create(), trigger, every_firing=True)
+    windowing = WindowQuery(GlobalWindows.create(), trigger, every_firing=True)
     function, pa = Sizes(), test_accumulating.pa
     results = pa.schema([("n", pa.int64()), ("seen", pa.int64()), ("last", pa.int64())])
     operator = plan_functions(windowing, test_savepoints_random.KeepRows(function), results, harness.ROWS, function, harness.KEYS)

@@ -17,7 +17,7 @@ from panestream.engine.exchange.group_run import check_history
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
@@ -129,7 +129,7 @@ def several(rng, seed):
     pairs = [test_panes_random.random_assigner(rng, False) for _ in range(rng.randint(1, 3))]
     together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("abc", pairs, strict=False)})
     span = max(size for _, size in pairs)
-    windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 0, 1, span]))
+    windowing = WindowQuery(together, allowed_lateness=rng.choice([0, 0, 1, span]))
     query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
     batches = harness.random_stream(rng, span)
     as_one_stream(with_random_options(rng, query.columnar()), batches, rng, seed)
@@ -155,7 +155,7 @@ def accumulating(rng, seed):
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     lateness = rng.choice([0, 0, 1, span])
     evictor = None if lateness else rng.choice([None, None, CountEvictor(rng.randint(1, 4))])
-    windowing = WindowSpec(assigner, evictor=evictor, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, evictor=evictor, allowed_lateness=lateness)
     _, plan = test_accumulating.plans(
         windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 3, span])
     )
@@ -164,9 +164,9 @@ def accumulating(rng, seed):
 
 def split(rng, seed):
     assigner, span = test_panes_random.random_assigner(rng, False)
-    if why_not_panes(WindowSpec(assigner)):
+    if why_not_panes(WindowQuery(assigner)):
         return
-    query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
+    query = harness.Query(WindowQuery(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
     plan, parts = query.columnar(), rng.choice([2, 3])
     plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator))
     as_one_stream(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
@@ -225,8 +225,8 @@ def test_history_and_stream_agree_with_one_stream_and_one_batch(case, chunk):
 @pytest.mark.parametrize(
     "windowing",
     [
-        WindowSpec(ProcessingTimeSessionWindows(5)),
-        WindowSpec(TumblingEventTimeWindows(5), ContinuousProcessingTimeTrigger(2)),
+        WindowQuery(ProcessingTimeSessionWindows(5)),
+        WindowQuery(TumblingEventTimeWindows(5), ContinuousProcessingTimeTrigger(2)),
     ],
 )
 def test_history_of_processing_time_windows_is_refused(windowing):

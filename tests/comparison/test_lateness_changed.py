@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -51,7 +51,7 @@ def rows(rng: random.Random, seed: int) -> None:
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     batches = harness.random_stream(rng, span, late=rng.choice([0.2, 0.5]))
     changed = latenesses(rng, span, len(batches))
-    row, columnar = test_accumulating.plans(WindowSpec(assigner), rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, 0)
+    row, columnar = test_accumulating.plans(WindowQuery(assigner), rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, 0)
     runs = [harness.run(plan, batches, latenesses=changed) for plan in (row, columnar)]
     for number, (theirs, ours) in enumerate(zip(*runs, strict=True)):
         wrong = harness.difference(harness.coalesced(theirs.fired), harness.single_firings(ours.fired))
@@ -83,7 +83,7 @@ COUNTED = (agg.count().alias("n"), agg.sum("v").alias("total"))
     ids=lambda value: type(value).__name__,
 )
 def test_late_row_of_a_closed_window_stays_late_under_a_longer_lateness(assigner, whole, later, columnar):
-    query = harness.Query(WindowSpec(assigner), COUNTED)
+    query = harness.Query(WindowQuery(assigner), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     patient = harness.with_lateness(plan, 1000)
     first = harness.run(plan, [harness.MicroBatch([[row(1, 5), row(1, 6), row(25, 1)]])], state)[0]
@@ -103,7 +103,7 @@ def test_late_row_of_a_closed_window_stays_late_under_a_longer_lateness(assigner
     "assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(10)], ids=lambda value: type(value).__name__
 )
 def test_window_closed_by_a_shorter_lateness_stays_closed(assigner, columnar):
-    query = harness.Query(WindowSpec(assigner, allowed_lateness=1000), COUNTED)
+    query = harness.Query(WindowQuery(assigner, allowed_lateness=1000), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     lateness = [1000, 0, 1000]
     batches = [
@@ -117,7 +117,7 @@ def test_window_closed_by_a_shorter_lateness_stays_closed(assigner, columnar):
 
 def test_session_across_the_closed_border_accepts_touching_rows():
     for plan in (lambda query: query.row(), lambda query: query.columnar()):
-        query = harness.Query(WindowSpec(EventTimeSessionWindows(10)), COUNTED)
+        query = harness.Query(WindowQuery(EventTimeSessionWindows(10)), COUNTED)
         batches = [harness.MicroBatch([[row(20, 1)]]), harness.MicroBatch([[row(11, 2)]]), harness.MicroBatch([[row(0, 4)]])]
         batches[0].chunks[0].append(("b", 25, 1, None, 0))
         taken, late = harness.run(plan(query), batches, latenesses=[0, 100, 100])[1:]
@@ -126,7 +126,7 @@ def test_session_across_the_closed_border_accepts_touching_rows():
 
 @pytest.mark.parametrize("more", ["with_firing", "changelog"])
 def test_query_with_firings_may_get_an_allowed_lateness_at_restart(more):
-    query = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), COUNTED, more={more: True})
+    query = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), COUNTED, more={more: True})
     batches = [[row(1, 5), row(15, 1)], [row(25, 1)], [row(16, 2)], [row(30, 2)], [row(17, 3)]]
     found = harness.run(query.columnar(), [harness.MicroBatch([rows]) for rows in batches], latenesses=[0, 100, 100, 0, 100])
     told = {"with_firing": (2, 3, "late", 1, False), "changelog": (2, 3, "update_after")}[more]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
@@ -67,7 +67,7 @@ def random_query(rng: random.Random) -> tuple[harness.Query, int]:
     while True:
         by_processing_time = rng.random() < 0.3
         assigner, size = random_assigner(rng, by_processing_time)
-        windowing = WindowSpec(
+        windowing = WindowQuery(
             assigner, random_trigger(rng, by_processing_time), allowed_lateness=rng.choice([0, 0, 1, size // 2, 3 * size])
         )
         if not why_not_panes(windowing):
@@ -97,7 +97,7 @@ def several(rng: random.Random, seed: int) -> None:
     trigger, lateness = random_trigger(rng, by_processing_time), rng.choice([0, 0, 1, span])
     together = SeveralWindows.of({label: assigner for label, (assigner, _) in windows.items()})
     query = harness.Query(
-        WindowSpec(together, trigger, allowed_lateness=lateness), harness.random_aggregates(rng), 3, rng.random() < 0.4
+        WindowQuery(together, trigger, allowed_lateness=lateness), harness.random_aggregates(rng), 3, rng.random() < 0.4
     )
     if why_not_panes(query.windowing):
         return

@@ -61,7 +61,7 @@ def test_windows_whose_end_predicate_never_holds_equal_sessions(chunk):
         batches = [batch for batch in harness.random_stream(rng, gap, late=0.0) if not batch.end]
         recipes, back = harness.random_aggregates(rng), harness.furthest_back(batches) + 1
         closed = EventTimeSessionWindows(gap).closed_by("never")
-        sessions = harness.Query(harness.WindowSpec(EventTimeSessionWindows(gap)), recipes, back).columnar()
+        sessions = harness.Query(harness.WindowQuery(EventTimeSessionWindows(gap)), recipes, back).columnar()
         last = [*batches, harness.MicroBatch([], end=True)]
         ours, theirs = (
             harness.single_firings([row for one in harness.run(plan, last) for row in one.fired])

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 import panestream as pst
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from tests.comparison import harness, savepoints
 from tests.comparison.harness import MicroBatch, run_cases
 
@@ -31,7 +31,7 @@ class Distinct(pst.functions.KeyedProcessFunction):
 
 
 def plan(delay):
-    return harness.plan_for(process_spec(Distinct(), RESULTS, harness.ROWS), WindowSpec(pst.GlobalWindows.create()), delay)
+    return harness.plan_for(process_spec(Distinct(), RESULTS, harness.ROWS), WindowQuery(pst.GlobalWindows.create()), delay)
 
 
 def random_stream(rng):

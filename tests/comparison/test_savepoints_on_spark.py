@@ -16,7 +16,7 @@ import panestream as pst
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
@@ -47,7 +47,7 @@ class Case:
     on_spark: Callable[[pst.datastream.WindowedStream], pst.datastream.WindowedResult]
     span: int
     delay: int
-    windowing: WindowSpec
+    windowing: WindowQuery
     least: int = 1
 
 
@@ -80,7 +80,7 @@ def several(rng: random.Random) -> Case:
         pairs = [test_panes_random.random_assigner(rng, False) for _ in range(rng.randint(2, 3))]
         together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("abc", pairs, strict=False)})
         span = max(size for _, size in pairs)
-        windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 1, span]))
+        windowing = WindowQuery(together, allowed_lateness=rng.choice([0, 1, span]))
         if not why_not_panes(windowing):
             return declared(rng, harness.Query(windowing, harness.random_aggregates(rng), 3), span)
 
@@ -102,7 +102,7 @@ def accumulating(rng: random.Random) -> Case:
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     lateness, delay = rng.choice([0, 0, 1, span]), rng.choice([0, 3, span])
     evictor = None if lateness else rng.choice([None, None, CountEvictor(rng.randint(1, 4)), TimeEvictor(rng.randint(1, span))])
-    windowing = WindowSpec(assigner, evictor=evictor, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, evictor=evictor, allowed_lateness=lateness)
     shape = rng.choice(["rows", "arrow"])
     _, plan = test_accumulating.plans(windowing, shape, False, delay)
 
@@ -118,7 +118,7 @@ def remembering(rng: random.Random) -> Case:
     """Return a query of a function with states of window and key, with triggers that count."""
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     trigger = rng.choice([None, CountTrigger.of(rng.randint(1, 4)), PurgingTrigger.of(CountTrigger.of(2))])
-    windowing = WindowSpec(assigner, trigger, None, rng.choice([0, span]), every_firing=True)
+    windowing = WindowQuery(assigner, trigger, None, rng.choice([0, span]), every_firing=True)
     function = Sizes()
     results = test_accumulating.pa.schema(
         [("n", test_accumulating.pa.int64()), ("seen", test_accumulating.pa.int64()), ("last", test_accumulating.pa.int64())]
@@ -155,7 +155,7 @@ class Sizes(pst.ProcessWindowFunction):
 def split(rng: random.Random) -> Case:
     while True:
         assigner, span = test_panes_random.random_assigner(rng, False)
-        windowing = WindowSpec(assigner)
+        windowing = WindowQuery(assigner)
         if not why_not_panes(windowing):
             break
     aggregates = tuple(one.alias(f"r{place}") for place, one in enumerate(test_split_random.AGGREGATES))

@@ -18,7 +18,7 @@ from panestream.engine.operators.row.process import process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -92,7 +92,7 @@ def several(rng: random.Random, seed: int) -> None:
     together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("abc", pairs, strict=False)})
     span = max(size for _, size in pairs)
     trigger = test_panes_random.random_trigger(rng, by_processing_time)
-    windowing = WindowSpec(together, trigger, allowed_lateness=rng.choice([0, 0, 1, span]))
+    windowing = WindowQuery(together, trigger, allowed_lateness=rng.choice([0, 0, 1, span]))
     if why_not_panes(windowing):
         return
     query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
@@ -107,7 +107,7 @@ def continuous(rng: random.Random, seed: int) -> None:
     trigger = ContinuousEventTimeTrigger(interval, only_changed=rng.random() < 0.4)
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.6 else trigger
     delay = rng.choice([0, 25])
-    query = harness.Query(WindowSpec(TumblingEventTimeWindows(40), trigger), harness.random_aggregates(rng), delay)
+    query = harness.Query(WindowQuery(TumblingEventTimeWindows(40), trigger), harness.random_aggregates(rng), delay)
     time, batches, number = 100, [], 0
     for _ in range(rng.randint(4, 10)):
         time += rng.randint(0, 4)
@@ -164,14 +164,14 @@ def intervals(rng: random.Random, seed: int) -> None:
     span, lower = rng.choice([4, 12, 30]), rng.randint(-12, 6)
     how = rng.choice(["inner", "left", "right", "full"])
     operator = IntervalSpec(lower, lower + rng.randint(0, span), how, harness.SIDED, harness.SIDED, harness.KEYS)
-    plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, span]))
+    plan = harness.plan_for(operator, WindowQuery(GlobalWindows.create()), rng.choice([0, 3, span]))
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def processes(rng: random.Random, seed: int) -> None:
     clock = rng.random() < 0.5
     operator = process_spec(Remembers(clock), pa.schema([("at", pa.int64()), ("seen", pa.list_(pa.int64()))]), harness.ROWS)
-    plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, 10]))
+    plan = harness.plan_for(operator, WindowQuery(GlobalWindows.create()), rng.choice([0, 3, 10]))
     compare_with_restored(plan, harness.random_stream(rng, 10, clock=clock), rng, seed)
 
 
@@ -179,7 +179,7 @@ def accumulating(rng: random.Random, seed: int) -> None:
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     lateness = rng.choice([0, 0, 1, span])
     evictors = [None, None, CountEvictor(rng.randint(1, 4)), TimeEvictor(rng.randint(1, span))]
-    windowing = WindowSpec(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
     _, plan = test_accumulating.plans(
         windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 3, span])
     )
@@ -188,9 +188,9 @@ def accumulating(rng: random.Random, seed: int) -> None:
 
 def split(rng: random.Random, seed: int) -> None:
     assigner, span = test_panes_random.random_assigner(rng, False)
-    if why_not_panes(WindowSpec(assigner)):
+    if why_not_panes(WindowQuery(assigner)):
         return
-    query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
+    query = harness.Query(WindowQuery(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
     plan, parts = query.columnar(), rng.choice([2, 3])
     plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator))
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
@@ -201,7 +201,7 @@ def calendars(rng: random.Random, seed: int) -> None:
     several_of_them = rng.random() < 0.3
     if several_of_them:
         together, span, zone = test_calendars_random.random_several(rng)
-        query = harness.Query(WindowSpec(together), harness.random_aggregates(rng), 0, rng.random() < 0.4)
+        query = harness.Query(WindowQuery(together), harness.random_aggregates(rng), 0, rng.random() < 0.4)
     else:
         query, span, zone = test_calendars_random.random_query(rng)
     clock = not query.windowing.assigner.is_event_time
@@ -280,7 +280,7 @@ def on_rows(rng: random.Random, seed: int) -> None:
         trigger = ProcessingTimeoutTrigger(trigger, rng.randint(0, 9), rng.random() < 0.5, rng.random() < 0.5)
     evictors = [CountEvictor(rng.randint(0, 4), rng.random() < 0.4), TimeEvictor(rng.randint(0, span), rng.random() < 0.4)]
     evictor = rng.choice([None, None, *evictors, DeltaEvictor(500.0, distance)])
-    windowing = WindowSpec(assigner, trigger, evictor, rng.choice([0, 0, span]), every_firing=True)
+    windowing = WindowQuery(assigner, trigger, evictor, rng.choice([0, 0, span]), every_firing=True)
     results, function = rng.choice(
         [
             (test_accumulating.RESULTS, KeepRows(applied(test_accumulating.listed))),
@@ -343,7 +343,7 @@ def test_row_that_was_not_shown_fires_after_a_savepoint_into_a_query_for_changed
     def query(only_changed):
         trigger = ContinuousEventTimeTrigger(10, only_changed=only_changed)
         counts = [agg.count().alias("n")]
-        return Query(harness.Query(WindowSpec(TumblingEventTimeWindows(100), trigger), counts, 0).columnar(), 1)
+        return Query(harness.Query(WindowQuery(TumblingEventTimeWindows(100), trigger), counts, 0).columnar(), 1)
 
     def batch(time):
         return harness.MicroBatch([[("a", time, 1, 1.0, 1)]])

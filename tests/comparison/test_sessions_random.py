@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
@@ -39,7 +39,7 @@ def random_query(rng: random.Random, *, clock: bool = False) -> tuple[harness.Qu
     if not clock and rng.random() < 0.25:
         assigner = assigner.max_duration(f"{rng.choice([1, span // 2, span, 3 * span])} us")
     lateness = 0 if rng.random() < 0.4 else rng.choice([1, span // 2, span, 5 * span])
-    windowing = WindowSpec(assigner, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, allowed_lateness=lateness)
     delay = rng.choice([0, 0, span // 2, 2 * span])
     return harness.Query(windowing, harness.random_aggregates(rng), delay, late=rng.random() < 0.5), span
 
@@ -153,7 +153,7 @@ def test_processing_time_sessions_agree_with_the_row_operator(chunk):
 
 
 def test_earlier_row_of_two_partitions_is_processed_first():
-    windowing = WindowSpec(EventTimeSessionWindows(8))
+    windowing = WindowQuery(EventTimeSessionWindows(8))
     query = harness.Query(windowing, (agg.count(),), late=True)
     # The row at 0 would be late alone. It is not late after the row at 8, because their sessions touch.
     first, later, earlier = ("b", 8, 1, None, 1), ("a", 8, 1, None, 2), ("a", 0, 1, None, 3)

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_panes_random
@@ -54,7 +54,7 @@ def whole(split, parts):
 def test_combined_parts_of_distinct_values_equal_one_key_group(chunk):
     def case(rng, seed):
         assigner, span = test_panes_random.random_assigner(rng, False)
-        windowing = WindowSpec(assigner)
+        windowing = WindowQuery(assigner)
         if why_not_panes(windowing):
             return
         query = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.storage.state import MemoryState
@@ -156,14 +156,14 @@ def aligned(rng, seed):
     else:
         assigner, span = test_panes_random.random_assigner(rng, clock)
     trigger = None if clock or rng.random() < 0.7 else ContinuousEventTimeTrigger(rng.randint(1, 9))
-    windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, trigger, allowed_lateness=lateness)
     look(rng, seed, windowing, span, harness.random_stream(rng, span, clock=clock))
 
 
 def calendars(rng, seed):
     clock = rng.random() < 0.2
     assigner, span = random_calendar(rng, clock=clock)
-    windowing = WindowSpec(assigner, allowed_lateness=rng.choice([0, 0, span]))
+    windowing = WindowQuery(assigner, allowed_lateness=rng.choice([0, 0, span]))
     look(rng, seed, windowing, span, random_stream(rng, assigner.zone, span, clock=clock))
 
 
@@ -196,7 +196,7 @@ def sessions(rng, seed):
     gap = rng.choice([1, 4, 30])
     batches = cut(harness.random_stream(rng, gap), rng)
     lateness = rng.choice([0, 0, gap])
-    windowing = WindowSpec(EventTimeSessionWindows(gap), allowed_lateness=lateness)
+    windowing = WindowQuery(EventTimeSessionWindows(gap), allowed_lateness=lateness)
     # No row is late, so each session has all its rows.
     asked = harness.Query(windowing, AGGREGATES, harness.furthest_back(batches) + 1)
     rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row[1])
@@ -221,7 +221,9 @@ def sessions(rng, seed):
 def counts(rng, seed):
     size = rng.randint(1, 6)
     everything = rng.random() < 0.3
-    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(size)) if everything else WindowSpec(*CountWindows(size).parts)
+    windowing = (
+        WindowQuery(GlobalWindows.create(), CountTrigger.of(size)) if everything else WindowQuery(*CountWindows(size).parts)
+    )
     query, came = Query(harness.Query(windowing, AGGREGATES).columnar(), rng.choice(GROUPS)), defaultdict(list)
     for batch in cut(harness.random_stream(rng, 10), rng):
         query.run(batch)
@@ -238,7 +240,7 @@ def counts(rng, seed):
 def intervals(rng, seed):
     lower, delay = rng.randint(-9, 3), rng.choice([0, 3, 20])
     operator = IntervalSpec(lower, lower + rng.randint(0, 9), "inner", harness.SIDED, harness.SIDED, harness.KEYS)
-    query = Query(harness.plan_for(operator, WindowSpec(GlobalWindows.create()), delay), rng.choice(GROUPS))
+    query = Query(harness.plan_for(operator, WindowQuery(GlobalWindows.create()), delay), rng.choice(GROUPS))
     rows, largest = [], None
     for batch in cut(harness.random_stream(rng, 10), rng):
         query.run(batch)
@@ -363,7 +365,7 @@ def due_at(plan, watermark):
     [(8, {0: 9}), (9, {0: None, 10: 19}), (10, {0: None, 10: 19}), (18, {0: None, 10: 19}), (19, {0: None, 10: None, 20: 29})],
 )
 def test_window_is_due_until_the_watermark_reaches_its_last_instant(watermark, due):
-    asked = harness.Query(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=100), AGGREGATES)
+    asked = harness.Query(WindowQuery(TumblingEventTimeWindows(10), allowed_lateness=100), AGGREGATES)
     assert due_at(asked.columnar(), watermark) == due
     assert due_at(asked.row(), watermark) == due
 
@@ -382,12 +384,12 @@ def test_window_is_due_until_the_watermark_reaches_its_last_instant(watermark, d
     ],
 )
 def test_window_with_continuous_trigger_is_due_at_the_next_interval_or_its_end(watermark, due):
-    windowing = WindowSpec(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4), allowed_lateness=100)
+    windowing = WindowQuery(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4), allowed_lateness=100)
     assert due_at(harness.Query(windowing, AGGREGATES).columnar(), watermark) == due
 
 
 def test_state_view_shows_firing_numbers_if_the_query_stores_them():
-    windowing = WindowSpec(SlidingEventTimeWindows(20, 10), allowed_lateness=100)
+    windowing = WindowQuery(SlidingEventTimeWindows(20, 10), allowed_lateness=100)
     asked = harness.Query(windowing, AGGREGATES, more={"with_firing": True})
     for plan in (asked.columnar(), asked.row()):
         query = Query(plan, 1)

@@ -15,7 +15,7 @@ import pytest
 from panestream.engine.inspection.filters import parse_filter
 from panestream.engine.inspection.merge import StateOrigin, merge_parts
 from panestream.engine.inspection.reduce import WIDTHS, StateFilter, reduce_group
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.insight.inspect_json import render_json
 from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, test_panes_random
@@ -50,7 +50,7 @@ def random_query(rng):
         assigner, span = SeveralWindows.of({"a": pairs[0][0], "b": pairs[1][0]}), max(size for _, size in pairs)
     else:
         assigner, span = test_panes_random.random_assigner(rng, clock)
-    windowing = WindowSpec(assigner, allowed_lateness=rng.choice([0, 0, 1, 15]))
+    windowing = WindowQuery(assigner, allowed_lateness=rng.choice([0, 0, 1, 15]))
     asked = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))
     plan = asked.row() if rng.random() < 0.3 and not isinstance(assigner, SeveralWindows) else asked.columnar()
     return asked, plan, cut(harness.random_stream(rng, span, clock=clock), rng), clock

@@ -14,7 +14,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.rule import pane_grid
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles, windows_of_tiles
 from panestream.windowing.assigners import CalendarDays, CalendarWeeks, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -29,7 +29,7 @@ def tiles_query(rng: random.Random, slices, span: int) -> tuple[Query, tuple]:
     """Return a query that emits tiles, and the aggregates that they serve."""
     wanted = harness.random_aggregates(rng)
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
-    windowing = WindowSpec(slices, allowed_lateness=rng.choice([0, span // 2, 3 * span]))
+    windowing = WindowQuery(slices, allowed_lateness=rng.choice([0, span // 2, 3 * span]))
     return Query(windowing, tuple(kept), rng.choice([0, span // 3]), late=True), wanted
 
 
@@ -75,7 +75,7 @@ def case(rng: random.Random, seed: int) -> None:
     left = [row for batch in batches for row in batch.rows]
     for row in late:
         left.remove(row)
-    whole = Query(WindowSpec(longer), wanted)
+    whole = Query(WindowQuery(longer), wanted)
     (expected,) = harness.run(whole.row(), [MicroBatch([left], end=True)])
     for name, found in (("columns", emitted), ("rows", by_rows)):
         wrong = harness.difference(harness.coalesced(expected.fired), read_back(found, query, wanted, longer))
@@ -91,7 +91,7 @@ def test_late_row_emits_the_tile_again_and_the_fullest_is_read():
     slices, longer = TumblingEventTimeWindows(10), TumblingEventTimeWindows(100)
     wanted = (harness.agg.sum("v"), harness.agg.count("x"))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
-    query = Query(WindowSpec(slices, allowed_lateness=50), tuple(kept))
+    query = Query(WindowQuery(slices, allowed_lateness=50), tuple(kept))
     rows = [("a", 3, 1, None, 0), ("a", 25, 2, 0.5, 1)], [("a", 7, 40, 1.0, 2)]
     emitted = harness.run(query.columnar(), [*(MicroBatch([some]) for some in rows), MicroBatch([], end=True)])
     tiles = [(place, values[0]) for batch in emitted for place, values in batch.fired]
@@ -103,7 +103,7 @@ def test_tile_has_counts_that_operators_omit():
     # Operators do not count a column without nulls. Readers of a tile cannot know that, so a tile has the count.
     wanted = (harness.agg.mean("v"), harness.agg.var("v"), harness.agg.count("u"))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
-    query = Query(WindowSpec(TumblingEventTimeWindows(10)), tuple(kept))
+    query = Query(WindowQuery(TumblingEventTimeWindows(10)), tuple(kept))
     (emitted,) = harness.run(query.columnar(), [MicroBatch([[("a", 1, 2, None, 5), ("a", 2, 4, None, 6)]], end=True)])
     ((_, (rows, *partials)),) = emitted.fired
     assert rows == 2
@@ -116,7 +116,7 @@ def test_tile_has_counts_that_operators_omit():
 def test_plan_of_tiles_survives_json():
     wanted = (harness.agg.mean("v"), harness.agg.top_k("x", 2))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
-    plan = Query(WindowSpec(TumblingEventTimeWindows(10)), tuple(kept)).columnar()
+    plan = Query(WindowQuery(TumblingEventTimeWindows(10)), tuple(kept)).columnar()
     again = plan_of(json.loads(json.dumps(plan_json(plan))))
     assert again.operator.aggregates == plan.operator.aggregates
     assert again.main_schema == plan.main_schema

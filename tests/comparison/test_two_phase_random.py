@@ -14,7 +14,7 @@ import pytest
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.contents import AggregateRows, ReduceRows
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.functions import AggregateFunction
 from tests.comparison import harness, test_panes_random, test_sessions_random
@@ -156,7 +156,7 @@ def test_several_windows_of_two_phase_functions_agree_with_each_alone(chunk):
     def case(rng, seed):
         pairs = [test_panes_random.random_assigner(rng, False) for _ in range(2)]
         together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("ab", pairs, strict=True)})
-        windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 0, 5]))
+        windowing = WindowQuery(together, allowed_lateness=rng.choice([0, 0, 5]))
         if why_not_panes(windowing):
             return
         query = own(rng, harness.Query(windowing, (), 3, rng.random() < 0.4))

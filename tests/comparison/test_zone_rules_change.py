@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import CalendarDays
 from panestream.windowing.zones import ZoneRules
@@ -22,7 +22,7 @@ def days(change: int) -> CalendarDays:
 
 
 def query(change: int) -> harness.Query:
-    return harness.Query(WindowSpec(days(change)), (agg.count().alias("n"), agg.collect_list("v").alias("vs")), 0)
+    return harness.Query(WindowQuery(days(change)), (agg.count().alias("n"), agg.collect_list("v").alias("vs")), 0)
 
 
 def run(plans: list, batches: list) -> list:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -186,7 +186,7 @@ def plan_of(scenario: Scenario) -> RowPlan:
     function = spec["function"]
     _check(name, "function", function, ("type",), ("type",))
     return RowPlan(
-        WindowSpec(assigner, trigger=trigger, evictor=evictor, allowed_lateness=spec.get("allowed_lateness", 0)),
+        WindowQuery(assigner, trigger=trigger, evictor=evictor, allowed_lateness=spec.get("allowed_lateness", 0)),
         _named(name, "function", function["type"], _functions(isinstance(assigner, MergingWindowAssigner))),
         late_output=LATE_TAG if spec.get("late_output") else None,
         element_type=Element,

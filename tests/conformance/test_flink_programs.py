@@ -19,7 +19,7 @@ from panestream import agg
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
@@ -131,7 +131,7 @@ DECLARED = {
 
 @pytest.mark.parametrize("program", [each for each in PROGRAMS if each.values[0].what in DECLARED])
 def test_columnar_operators_give_the_answers_of_flinks_programs(program):
-    operator = plan_aggregates(WindowSpec(program.windows), DECLARED[program.what], TYPES, KEYS)
+    operator = plan_aggregates(WindowQuery(program.windows), DECLARED[program.what], TYPES, KEYS)
     assert not isinstance(operator, RowSpec)
     plan = WindowPlan(("key",), KEYS, program.windows, operator, BEHIND, "ts", 1)
     state, found = MemoryState(), [[], []]
@@ -173,7 +173,7 @@ def one_by_one(sides, later):
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=program.name) for program in flink.JOINS])
 def test_window_joins_give_the_answers_of_flinks_programs(program):
-    plan = joins.Join(WindowSpec(program.windows), program.how, (SECOND, SECOND)).plan()
+    plan = joins.Join(WindowQuery(program.windows), program.how, (SECOND, SECOND)).plan()
     state = MemoryState()
     before = joined_rows(joins.found(plan, one_by_one(flink.SIDES, 0), state=state), program.how)
     later = joins.found(plan, one_by_one(flink.SIDES, 1), state=state)

@@ -17,7 +17,7 @@ from panestream.datastream import (
     WindowedStream,
 )
 from panestream.datastream.inputs import no_aggregate
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, UnknownNameError
 from panestream.spark.query import RunningQuery
 from panestream.windowing import aggregates as agg
@@ -27,7 +27,7 @@ from panestream.windowing.foreign_names import WithForeignNames
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.triggers import Trigger
 
-WINDOWED = WindowedStream(None, WindowSpec(TumblingEventTimeWindows(10)))
+WINDOWED = WindowedStream(None, WindowQuery(TumblingEventTimeWindows(10)))
 
 
 def four(a, b, c, d):
@@ -88,7 +88,7 @@ def test_list_of_aggregates_is_refused_with_the_unpacked_form(given):
 
 SOURCE = DataStream(None)
 KEYED = KeyedStream(SOURCE, ("user",))
-STEPS = WindowedStream(KEYED, WindowSpec(TumblingEventTimeWindows(10)), late_tag="late")
+STEPS = WindowedStream(KEYED, WindowQuery(TumblingEventTimeWindows(10)), late_tag="late")
 RESULT = WindowedResult(STEPS, None)
 CO_GROUPED = CoGroupedStream(KEYED, KEYED)
 QUERY = RunningQuery(SimpleNamespace(isActive=True, recentProgress=[], id="7", name="clicks"), None, None, None)

@@ -27,7 +27,7 @@ from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row.contents import ReduceRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import choose, plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -66,24 +66,24 @@ def counted(rows: pa.Table) -> pa.Table:
     return rows.group_by(places, use_threads=False).aggregate([("v", "sum")]).rename_columns({"v_sum": "total"})
 
 
-def _declared(windows: WindowSpec) -> OperatorSpec:
+def _declared(windows: WindowQuery) -> OperatorSpec:
     return plan_aggregates(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
 
 
-def _looking_back(windows: WindowSpec) -> OperatorSpec:
+def _looking_back(windows: WindowQuery) -> OperatorSpec:
     aggregates, row = (agg.sum("v").alias("total"), agg.count().alias("n")), pa.schema([ROWS.field("v")])
     return choose(windows, DeclaredAggregates(aggregates, {"v": pa.int64()}, KEYS, columns=("v",), kept=row))
 
 
-def _over_rows(windows: WindowSpec) -> OperatorSpec:
+def _over_rows(windows: WindowQuery) -> OperatorSpec:
     return plan_table_function(windows, AllWindows(counted), pa.schema([("total", pa.int64())]), ROWS, KEYS)
 
 
-def _joined(windows: WindowSpec) -> OperatorSpec:
+def _joined(windows: WindowQuery) -> OperatorSpec:
     return IntervalSpec(500, 500, "left", SIDED, SIDED, KEYS)
 
 
-def _reduced(windows: WindowSpec) -> OperatorSpec:
+def _reduced(windows: WindowQuery) -> OperatorSpec:
     return plan_functions(windows, ReduceRows(larger), ROWS, ROWS, "larger", KEYS)
 
 
@@ -99,8 +99,8 @@ class Query:
         busy: the share of a micro-batch's time in which rows come.
     """
 
-    windows: WindowSpec
-    operator: Callable[[WindowSpec], OperatorSpec]
+    windows: WindowQuery
+    operator: Callable[[WindowQuery], OperatorSpec]
     runs_on: str
     fill: int = 6
     busy: float = 1.0
@@ -113,23 +113,23 @@ class Query:
         return WindowPlan(("key",), KEYS, self.windows.assigner, operator, delay, "ts", 1, row_schema=rows)
 
 
-def _sliding(size: int, slide: int, **more: Any) -> WindowSpec:
-    return WindowSpec(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
+def _sliding(size: int, slide: int, **more: Any) -> WindowQuery:
+    return WindowQuery(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
 
 
 QUERIES = {
     "panes, sliding 60 s / 1 s": Query(_sliding(60, 1), _declared, "aligned panes", fill=32),
-    "panes, tumbling 10 s": Query(WindowSpec(TumblingEventTimeWindows(10 * SECOND)), _declared, "aligned panes"),
-    "sessions that end": Query(WindowSpec(EventTimeSessionWindows(SECOND)), _declared, "sessions", busy=0.25),
-    "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
-    "counts of 100": Query(WindowSpec(*CountWindows(100).parts), _declared, "counts"),
+    "panes, tumbling 10 s": Query(WindowQuery(TumblingEventTimeWindows(10 * SECOND)), _declared, "aligned panes"),
+    "sessions that end": Query(WindowQuery(EventTimeSessionWindows(SECOND)), _declared, "sessions", busy=0.25),
+    "sessions that go on": Query(WindowQuery(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
+    "counts of 100": Query(WindowQuery(*CountWindows(100).parts), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
-    "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
-    "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
+    "interval join, outer": Query(WindowQuery(GlobalWindows.create()), _joined, "interval join"),
+    "look-backs of 4 s": Query(WindowQuery(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
     "rolling, 4 s / 1 s and ever": Query(
-        WindowSpec(RollingWindows((("4s", 4 * SECOND), ("ever", None)), SECOND)), _declared, "rolling values"
+        WindowQuery(RollingWindows((("4s", 4 * SECOND), ("ever", None)), SECOND)), _declared, "rolling values"
     ),
-    "predicates": Query(WindowSpec(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
+    "predicates": Query(WindowQuery(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, every_firing=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
@@ -254,7 +254,7 @@ class CountedName(str):
         return str.__eq__(self, other)
 
 
-def run_wide_query(windows: WindowSpec, *, keys: int = 1, sums: int = 1, reports: bool = False) -> None:
+def run_wide_query(windows: WindowQuery, *, keys: int = 1, sums: int = 1, reports: bool = False) -> None:
     """Plan a query with many key columns and aggregates, run a micro-batch of 12 rows, and restore its saved partials.
 
     Args:

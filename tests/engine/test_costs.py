@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from tests.engine.costs import MEASURED, QUERIES, SECOND, Cost, Query, costs, python_calls, run_wide_query
@@ -191,14 +191,14 @@ def test_python_calls_of_the_row_operator_per_row_stay_within_the_limit(name: st
 
 
 WIDE = {
-    "tumbling": WindowSpec(TumblingEventTimeWindows(10 * SECOND)),
-    "sliding": WindowSpec(SlidingEventTimeWindows(4 * SECOND, SECOND)),
-    "sessions": WindowSpec(EventTimeSessionWindows(SECOND)),
-    "counts": WindowSpec(*CountWindows(3).parts),
-    "rows": WindowSpec(EventTimeSessionWindows(SECOND), every_firing=True),
+    "tumbling": WindowQuery(TumblingEventTimeWindows(10 * SECOND)),
+    "sliding": WindowQuery(SlidingEventTimeWindows(4 * SECOND, SECOND)),
+    "sessions": WindowQuery(EventTimeSessionWindows(SECOND)),
+    "counts": WindowQuery(*CountWindows(3).parts),
+    "rows": WindowQuery(EventTimeSessionWindows(SECOND), every_firing=True),
 }
 """Windows for each operator that runs declared aggregates."""
-GROWING: dict[str, Callable[[WindowSpec, int], None]] = {
+GROWING: dict[str, Callable[[WindowQuery, int], None]] = {
     "keys": lambda windows, number: run_wide_query(windows, keys=number),
     "sums": lambda windows, number: run_wide_query(windows, sums=number),
     "sums and reports": lambda windows, number: run_wide_query(windows, sums=number, reports=True),

@@ -10,7 +10,7 @@ import pytest
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import Top
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -24,7 +24,7 @@ from tests.comparison import harness, intervals, joins, predicates
 
 COUNT = (agg.count().alias("n"),)
 SECOND = 1_000_000
-SLIDING = harness.Query(WindowSpec(SlidingEventTimeWindows(10, 5), allowed_lateness=2), COUNT, delay=3)
+SLIDING = harness.Query(WindowQuery(SlidingEventTimeWindows(10, 5), allowed_lateness=2), COUNT, delay=3)
 BLOCKS = "one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights"
 IN_ORDER = pa.schema([("file", pa.string()), ("place", pa.int64())])
 
@@ -39,7 +39,7 @@ def sections_of(plan, *, streaming=True, chosen=None, **more):
 
 
 def plan_of(assigner, **more):
-    return harness.Query(WindowSpec(assigner), COUNT, **more).columnar()
+    return harness.Query(WindowQuery(assigner), COUNT, **more).columnar()
 
 
 def test_explain_prints_sections_one_below_the_other():
@@ -105,7 +105,7 @@ def test_explain_shows_key_groups_and_the_shuffle_setting(groups, chosen, tasks,
 
 
 def test_explain_shows_where_late_and_invalid_rows_go():
-    late = harness.Query(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5 * SECOND), COUNT, late=True)
+    late = harness.Query(WindowQuery(TumblingEventTimeWindows(60), allowed_lateness=5 * SECOND), COUNT, late=True)
     strategy = "WatermarkStrategy.for_monotonous_timestamps()"
     assert sections_of(replace(late.columnar(), invalid_tag="bad"))["event time"] == [
         f"ts, {strategy}",
@@ -160,10 +160,10 @@ def test_explain_shows_the_exchange_and_its_order():
         "in the order of part, u: Spark puts the rows in order first",
         groups,
     ]
-    lists = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), (agg.collect_list("v"),)).columnar()
+    lists = harness.Query(WindowQuery(TumblingEventTimeWindows(60)), (agg.collect_list("v"),)).columnar()
     assert sections_of(lists)["exchange"][-2:] == ["results depend on the order of arrival, which is Spark's", groups]
     distinct = (agg.count_distinct("v"),)
-    plan = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), distinct).columnar()
+    plan = harness.Query(WindowQuery(TumblingEventTimeWindows(60)), distinct).columnar()
     for parts, key_groups, shown_groups in ((3, 8, 3), (8, 3, 3)):
         split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator))
         assert sections_of(split)["exchange"][-2:] == [
@@ -231,7 +231,7 @@ def test_explain_of_a_batch_in_order_and_one_reduced_by_spark():
 
 @pytest.mark.parametrize("how", joins.HOWS)
 def test_explain_of_window_joins(how):
-    plan = joins.Join(WindowSpec(TumblingEventTimeWindows(60)), how, (0, 0), late=False).plan()
+    plan = joins.Join(WindowQuery(TumblingEventTimeWindows(60)), how, (0, 0), late=False).plan()
     assert sections_of(plan)["streams"] == [
         "two, left and right, each row with the side that it is of; the smaller of their watermarks counts",
         f"{how} join: a window keeps the rows of each side once, and outputs build the pairs",
@@ -241,7 +241,7 @@ def test_explain_of_window_joins(how):
         "1 key group, one per state partition",
     ]
     # With allowed lateness, a window emits its current pairs, so the order of arrival matters.
-    again = joins.Join(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5), how, (0, 0), late=False).plan()
+    again = joins.Join(WindowQuery(TumblingEventTimeWindows(60), allowed_lateness=5), how, (0, 0), late=False).plan()
     assert sections_of(again)["exchange"][-2] == "results depend on the order of arrival, which is Spark's"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.plan import KEY_GROUPS, STATE_FORMAT, check_identity, check_taken_over
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -42,7 +42,7 @@ def test_error_shows_each_difference_and_partials_only_alone():
     assert "  partials: p  ->  q\n" in error_text({"partials": "p"}, {"partials": "q"})
 
 
-PLAN = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).columnar()
+PLAN = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).columnar()
 
 
 @pytest.mark.parametrize("free", [KEY_GROUPS, STATE_FORMAT, *sorted(PLAN.operator.changeable)])

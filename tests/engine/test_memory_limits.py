@@ -19,7 +19,7 @@ from panestream.engine.operators.row import state as row_state
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import blocks, sealed_state
 from panestream.engine.storage.state import MOST_BYTES, MemoryState
 from panestream.errors import MemoryLimitError
@@ -46,7 +46,9 @@ def sizes_of_windows(rows: pa.Table) -> pa.Table:
 
 
 def plan_of(kind: str, most: int = MOST_BYTES) -> WindowPlan:
-    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND) if kind in ("tables", "rows") else EventTimeSessionWindows(SECOND))
+    windows = WindowQuery(
+        TumblingEventTimeWindows(10 * SECOND) if kind in ("tables", "rows") else EventTimeSessionWindows(SECOND)
+    )
     if kind == "evicted sessions":
         windows = replace(windows, evictor=CountEvictor(3))
     if kind == "tables":
@@ -118,7 +120,7 @@ def test_rows_of_a_pane_keep_their_order_when_blocks_are_merged(monkeypatch):
             texts.extend(row.text for row in inputs)
             return [(len(inputs), 0)]
 
-    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
+    windows = WindowQuery(TumblingEventTimeWindows(10 * SECOND))
     plan, state = (
         replace(plan_of("rows"), operator=plan_functions(windows, KeepRows(Kept()), RESULT, ROWS, "kept", KEYS)),
         MemoryState(),
@@ -139,7 +141,7 @@ def test_windows_that_fire_together_are_read_in_portions(monkeypatch, of, most):
         calls.append(rows.nbytes)
         return sizes_of_windows(rows)
 
-    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
+    windows = WindowQuery(TumblingEventTimeWindows(10 * SECOND))
     plan = replace(plan_of("tables"), operator=plan_table_function(windows, AllWindows(record_and_count), RESULT, ROWS, KEYS))
     state = MemoryState()
     times = [number * 10 * SECOND for number in range(8)]

@@ -10,7 +10,7 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.plan import MAIN, Split, WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
@@ -40,7 +40,7 @@ INSTANT = pa.timestamp("us", tz="UTC")
 
 
 def plan_of(assigner, trigger=None, **more):
-    query = harness.Query(WindowSpec(assigner, trigger), COUNT, **more)
+    query = harness.Query(WindowQuery(assigner, trigger), COUNT, **more)
     return query.columnar() if isinstance(assigner, SeveralWindows) else query.row()
 
 
@@ -94,10 +94,10 @@ def test_output_without_a_schema_is_an_error():
         (intervals.Interval(0, 1, "inner", (0, 0)).plan(), False),
         (look_backs.plan_of(LookBackWindows(10), COUNT), False),
         (predicates.plan_of(PredicateWindows(end="u > 0"), COUNT), False),
-        (harness.Query(WindowSpec(*CountWindows(3).parts), COUNT).columnar(), False),
-        (harness.Query(WindowSpec(TumblingEventTimeWindows(5)), COUNT).columnar(), False),
-        (harness.Query(WindowSpec(TumblingProcessingTimeWindows(5)), COUNT).columnar(), True),
-        (harness.Query(WindowSpec(ProcessingTimeSessionWindows(5)), COUNT).columnar(), True),
+        (harness.Query(WindowQuery(*CountWindows(3).parts), COUNT).columnar(), False),
+        (harness.Query(WindowQuery(TumblingEventTimeWindows(5)), COUNT).columnar(), False),
+        (harness.Query(WindowQuery(TumblingProcessingTimeWindows(5)), COUNT).columnar(), True),
+        (harness.Query(WindowQuery(ProcessingTimeSessionWindows(5)), COUNT).columnar(), True),
         (plan_of(TumblingEventTimeWindows(5)), False),
         (plan_of(TumblingProcessingTimeWindows(5)), True),
     ],
@@ -119,7 +119,7 @@ INTERVALS = intervals.Interval(-5, 5, "inner", (0, 0)).plan().operator
 
 
 def operator_of(assigner, *aggregates, **more):
-    return plan_aggregates(WindowSpec(assigner, **more), [*COUNT, *aggregates], harness.TYPES, harness.KEYS)
+    return plan_aggregates(WindowQuery(assigner, **more), [*COUNT, *aggregates], harness.TYPES, harness.KEYS)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def operator_of(assigner, *aggregates, **more):
         (INTERVALS, "by_time"),
         (
             plan_table_function(
-                WindowSpec(FIVE), TablePerWindow(lambda key, window, table: table), harness.ROWS, harness.ROWS, harness.KEYS
+                WindowQuery(FIVE), TablePerWindow(lambda key, window, table: table), harness.ROWS, harness.ROWS, harness.KEYS
             ),
             "rows windows follows_arrival by_time",
         ),
@@ -177,7 +177,7 @@ def test_outputs_are_main_late_invalid_then_side_outputs():
 
 
 def test_outputs_of_two_streams_have_the_columns_of_their_side():
-    plan = joins.Join(WindowSpec(FIVE), "inner", (0, 0)).plan()
+    plan = joins.Join(WindowQuery(FIVE), "inner", (0, 0)).plan()
     plan = replace(plan, sides=replace(plan.sides, invalid=("bad", None)))
     assert plan.tags == (MAIN, "late_left", "late_right", "bad")
     assert replace(plan, late_tag=None).tags == (MAIN, "bad")
@@ -189,7 +189,7 @@ def test_outputs_of_two_streams_have_the_columns_of_their_side():
 
 
 def test_join_operator_emits_lists_and_the_main_output_has_pairs():
-    plan = joins.Join(WindowSpec(FIVE), "inner", (0, 0)).plan()
+    plan = joins.Join(WindowQuery(FIVE), "inner", (0, 0)).plan()
     around = ["key", "window_start", "window_end"]
     assert plan.emitted_schema(MAIN).names == [*around, "left", "right"]
     assert plan.output_schema(MAIN).names == [*around, "n", "name", "m"]
@@ -207,8 +207,8 @@ def test_join_operator_emits_lists_and_the_main_output_has_pairs():
     ],
 )
 def test_firing_columns_come_last_and_are_stored_if_windows_fire_again(with_firing, changelog, added):
-    plan = harness.Query(WindowSpec(FIVE), COUNT, more={"with_firing": with_firing, "changelog": changelog}).columnar()
-    again = harness.Query(WindowSpec(FIVE, allowed_lateness=1), COUNT, more={"with_firing": with_firing, "changelog": changelog})
+    plan = harness.Query(WindowQuery(FIVE), COUNT, more={"with_firing": with_firing, "changelog": changelog}).columnar()
+    again = harness.Query(WindowQuery(FIVE, allowed_lateness=1), COUNT, more={"with_firing": with_firing, "changelog": changelog})
     assert plan.main_schema.names == ["key", "window_start", "window_end", "n", *added]
     assert plan.added_names == frozenset(added)
     assert (plan.keeps_emitted, again.columnar().keeps_emitted) == (False, bool(added))
@@ -232,10 +232,10 @@ class Marks(WatermarkGenerator):
 @pytest.mark.parametrize(
     ("plan", "carries"),
     [
-        (harness.Query(WindowSpec(FIVE), COUNT).columnar(), False),
-        (harness.Query(WindowSpec(FIVE), COUNT, late=True).columnar(), True),
-        (replace(harness.Query(WindowSpec(FIVE), COUNT).columnar(), watermark=WatermarkStrategy.for_generator(Marks)), True),
-        (harness.Query(WindowSpec(FIVE), COUNT).row(), False),
+        (harness.Query(WindowQuery(FIVE), COUNT).columnar(), False),
+        (harness.Query(WindowQuery(FIVE), COUNT, late=True).columnar(), True),
+        (replace(harness.Query(WindowQuery(FIVE), COUNT).columnar(), watermark=WatermarkStrategy.for_generator(Marks)), True),
+        (harness.Query(WindowQuery(FIVE), COUNT).row(), False),
     ],
 )
 def test_whole_rows_cross_only_if_an_output_or_generator_needs_them(plan, carries):
@@ -246,7 +246,7 @@ def test_whole_rows_cross_only_if_an_output_or_generator_needs_them(plan, carrie
 
 
 def test_identity_of_a_plan():
-    plan = harness.Query(WindowSpec(FIVE), COUNT).columnar()
+    plan = harness.Query(WindowQuery(FIVE), COUNT).columnar()
     own = dict(plan.operator.identity())
     common = {
         "state format": "2",
@@ -271,15 +271,15 @@ def test_identity_of_a_plan():
 
 def test_state_of_another_operator_is_refused():
     """Even if its meta record has another form."""
-    state, panes = MemoryState(), harness.Query(WindowSpec(FIVE), COUNT).columnar()
+    state, panes = MemoryState(), harness.Query(WindowQuery(FIVE), COUNT).columnar()
     batch = harness.MicroBatch([[("a", 1, 1, None, 1)]])
     harness.run(panes, [batch], state)
     with pytest.raises(PlanMismatchError, match="operator: aligned panes  ->  row operator"):
-        harness.run(harness.Query(WindowSpec(FIVE), COUNT).row(), [batch], state)
+        harness.run(harness.Query(WindowQuery(FIVE), COUNT).row(), [batch], state)
 
 
 def test_unreadable_meta_record_of_the_same_plan_is_an_error():
-    plan, state = harness.Query(WindowSpec(EventTimeSessionWindows(5)), COUNT).columnar(), MemoryState()
+    plan, state = harness.Query(WindowQuery(EventTimeSessionWindows(5)), COUNT).columnar(), MemoryState()
     record = payload.encode_numbers(("low", "key", "due", "rows", "size"), [], {"identity": plan.identity(), "next_page": 0})
     SealedState(state, 0, "sessions").put("meta", 0, record)
     with pytest.raises(KeyError, match="watermarks"):
@@ -300,7 +300,7 @@ def test_capabilities_give_reasons_against_firing_numbers_and_changelogs():
         {"aggregates", "partials"},
     )
     assert (operator_of(LookBackWindows(5)).changeable, INTERVALS.changeable) == (frozenset(), frozenset())
-    over_rows = plan_table_function(WindowSpec(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
+    over_rows = plan_table_function(WindowQuery(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
     assert over_rows.inputs == ()
     sessions = operator_of(EventTimeSessionWindows(5))
     assert (sessions.capabilities.no_firings, sessions.capabilities.no_changelog) == (None, None)

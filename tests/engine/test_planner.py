@@ -8,7 +8,7 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -47,14 +47,14 @@ def plan_tables(windowing, function):
 @pytest.mark.parametrize(
     ("windowing", "name"),
     [
-        (WindowSpec(TEN), "aligned panes"),
-        (WindowSpec(SEVERAL), "aligned panes"),
-        (WindowSpec(TEN, every_firing=True), "row operator"),
-        (WindowSpec(EventTimeSessionWindows(5)), "sessions"),
-        (WindowSpec(*CountWindows(3).parts), "counts"),
-        (WindowSpec(GlobalWindows.create()), "row operator"),
-        (WindowSpec(LookBackWindows(5)), "look-backs"),
-        (WindowSpec(PredicateWindows("v > 0")), "predicates"),
+        (WindowQuery(TEN), "aligned panes"),
+        (WindowQuery(SEVERAL), "aligned panes"),
+        (WindowQuery(TEN, every_firing=True), "row operator"),
+        (WindowQuery(EventTimeSessionWindows(5)), "sessions"),
+        (WindowQuery(*CountWindows(3).parts), "counts"),
+        (WindowQuery(GlobalWindows.create()), "row operator"),
+        (WindowQuery(LookBackWindows(5)), "look-backs"),
+        (WindowQuery(PredicateWindows("v > 0")), "predicates"),
     ],
 )
 def test_operator_of_declared_aggregates(windowing, name):
@@ -64,9 +64,9 @@ def test_operator_of_declared_aggregates(windowing, name):
 @pytest.mark.parametrize(
     ("windowing", "names"),
     [
-        (WindowSpec(TEN), ["row operator", "row operator", "accumulating panes", "accumulating panes"]),
-        (WindowSpec(EventTimeSessionWindows(5)), ["row operator"] * 4),
-        (WindowSpec(TEN, every_firing=True), ["row operator"] * 4),
+        (WindowQuery(TEN), ["row operator", "row operator", "accumulating panes", "accumulating panes"]),
+        (WindowQuery(EventTimeSessionWindows(5)), ["row operator"] * 4),
+        (WindowQuery(TEN, every_firing=True), ["row operator"] * 4),
     ],
 )
 def test_operator_of_functions_over_rows_and_tables(windowing, names):
@@ -77,16 +77,16 @@ def test_operator_of_functions_over_rows_and_tables(windowing, names):
 
 def test_table_function_runs_on_the_row_operator_if_every_firing_is_required():
     function = TablePerWindow(len)
-    operator = plan_tables(WindowSpec(TEN, every_firing=True), function)
+    operator = plan_tables(WindowQuery(TEN, every_firing=True), function)
     assert (operator.reasons, operator.described) == ((EXACT,), "<built-in function len>")
     assert (operator.result_schema, operator.advice) == (RESULT, "")
 
 
 def test_two_phase_functions_run_on_columnar_operators():
-    assert plan_function(WindowSpec(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
-    assert plan_function(WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
+    assert plan_function(WindowQuery(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert plan_function(WindowQuery(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
     # A composed trigger may be used if it reduces to the default one.
-    assert plan_function(WindowSpec(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert plan_function(WindowQuery(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
 
 
 REDUCE = "two_phase=True of reduce would combine them before it"
@@ -96,15 +96,15 @@ ADD = "accumulator_type of aggregate would have them added before it, and accumu
 @pytest.mark.parametrize(
     ("windowing", "function", "advice"),
     [
-        (WindowSpec(TEN), ReduceRows(max), REDUCE),
-        (WindowSpec(TEN), AggregateRows(Mean()), ADD),
-        (WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ADD),
-        (WindowSpec(TEN, AfterWatermark()), ReduceRows(max), REDUCE),
-        (WindowSpec(TEN), ReduceRows(max, NOTHING), ""),
-        (WindowSpec(TEN), AggregateRows(Mean(), NOTHING), ""),
-        (WindowSpec(TEN, every_firing=True), KeepRows(NOTHING), ""),
-        (WindowSpec(TEN, every_firing=True), ReduceRows(max), ""),
-        (WindowSpec(*CountWindows(3).parts), AggregateRows(Mean()), ""),
+        (WindowQuery(TEN), ReduceRows(max), REDUCE),
+        (WindowQuery(TEN), AggregateRows(Mean()), ADD),
+        (WindowQuery(EventTimeSessionWindows(5)), AggregateRows(Mean()), ADD),
+        (WindowQuery(TEN, AfterWatermark()), ReduceRows(max), REDUCE),
+        (WindowQuery(TEN), ReduceRows(max, NOTHING), ""),
+        (WindowQuery(TEN), AggregateRows(Mean(), NOTHING), ""),
+        (WindowQuery(TEN, every_firing=True), KeepRows(NOTHING), ""),
+        (WindowQuery(TEN, every_firing=True), ReduceRows(max), ""),
+        (WindowQuery(*CountWindows(3).parts), AggregateRows(Mean()), ""),
     ],
 )
 def test_advice_to_reduce_rows_before_the_shuffle_if_possible(windowing, function, advice):
@@ -112,23 +112,23 @@ def test_advice_to_reduce_rows_before_the_shuffle_if_possible(windowing, functio
 
 
 def test_no_advice_for_declared_aggregates():
-    assert plan_count(WindowSpec(TEN, CountTrigger.of(3))).advice == ""
+    assert plan_count(WindowQuery(TEN, CountTrigger.of(3))).advice == ""
 
 
 @pytest.mark.parametrize(
     ("windowing", "function", "why", "leave_out"),
     [
-        (WindowSpec(TEN, every_firing=True), AggregateRows(Mean()), EXACT, "accumulator_type"),
-        (WindowSpec(TEN, every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
-        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
+        (WindowQuery(TEN, every_firing=True), AggregateRows(Mean()), EXACT, "accumulator_type"),
+        (WindowQuery(TEN, every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
+        (WindowQuery(EventTimeSessionWindows(5), every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
         (
-            WindowSpec(TEN),
+            WindowQuery(TEN),
             AggregateRows(Mean(), NOTHING),
             "then= sees one window at a time, with its context",
             "accumulator_type",
         ),
         (
-            WindowSpec(TEN, every_firing=True),
+            WindowQuery(TEN, every_firing=True),
             AggregateRows(Mean(), NOTHING),
             f"then= sees one window at a time, with its context; {EXACT}",
             "accumulator_type",
@@ -148,22 +148,22 @@ def test_error_says_why_a_function_cannot_run_in_two_phases(windowing, function,
 @pytest.mark.parametrize(("function", "keys"), [(KeepRows(NOTHING), harness.KEYS), (AggregateRows(Mean()), None)])
 def test_function_that_sees_rows_is_refused_in_two_phases(function, keys):
     with pytest.raises(InvalidPlanError, match="'it' sees rows, which cannot be merged"):
-        plan_functions(WindowSpec(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
+        plan_functions(WindowQuery(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
 
 
 def test_all_windows_needs_aligned_panes():
-    assert plan_tables(WindowSpec(TEN), AllWindows(len)).name == "accumulating panes"
+    assert plan_tables(WindowQuery(TEN), AllWindows(len)).name == "accumulating panes"
     with pytest.raises(InvalidPlanError) as error:
-        plan_tables(WindowSpec(TEN, every_firing=True), AllWindows(len))
+        plan_tables(WindowQuery(TEN, every_firing=True), AllWindows(len))
     assert str(error.value) == f"all_windows=True runs as aligned panes only, and cannot here: {EXACT}"
 
 
 @pytest.mark.parametrize(
     ("windowing", "why"),
     [
-        (WindowSpec(SEVERAL, every_firing=True), EXACT),
+        (WindowQuery(SEVERAL, every_firing=True), EXACT),
         (
-            WindowSpec(SEVERAL, AfterWatermark().early(AfterCount(3))),
+            WindowQuery(SEVERAL, AfterWatermark().early(AfterCount(3))),
             "AfterWatermark().early(AfterCount.of(3)) does not come to a trigger of columns: early firings by AfterCount.of(3)",
         ),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, Reduction, reduced, reduction, told
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.triggers import (
@@ -27,7 +27,7 @@ CONTINUOUS = ContinuousEventTimeTrigger(5)
 
 
 def spec(trigger, assigner=TEN, lateness=0):
-    return WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    return WindowQuery(assigner, trigger, allowed_lateness=lateness)
 
 
 @pytest.mark.parametrize(

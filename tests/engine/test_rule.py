@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -32,7 +32,7 @@ OWN = "functions of your own over rows do not run there: they compute declared a
 
 @pytest.mark.parametrize("trigger", [None, BACK.get_default_trigger()])
 def test_valid_request_is_returned_unchanged(trigger):
-    assert on_columns_only(WindowSpec(BACK, trigger), COUNT, "look-backs") is COUNT
+    assert on_columns_only(WindowQuery(BACK, trigger), COUNT, "look-backs") is COUNT
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_valid_request_is_returned_unchanged(trigger):
 )
 def test_error_lists_all_refused_options(more, request_, reasons):
     with pytest.raises(InvalidPlanError) as error:
-        on_columns_only(WindowSpec(BACK, **more), request_, "look-backs")
+        on_columns_only(WindowQuery(BACK, **more), request_, "look-backs")
     assert str(error.value) == f"{BACK!r}: look-backs run as columns only, and {reasons}"

@@ -6,13 +6,13 @@ import pytest
 
 from panestream.engine.plan import Split
 from panestream.engine.planner import plan_aggregates, split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from tests.comparison import harness
 
-TEN = WindowSpec(TumblingEventTimeWindows(10))
+TEN = WindowQuery(TumblingEventTimeWindows(10))
 DISTINCT = agg.count_distinct("v").alias("users")
 
 
@@ -48,9 +48,9 @@ FIRES = (
             TEN,
             "split_distinct cannot combine the parts of agg.mean('v'), agg.first('v') with count_distinct",
         ),
-        ([DISTINCT], WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=1), f"{FIRES}fire again"),
-        ([DISTINCT], WindowSpec(TumblingProcessingTimeWindows(10)), f"{FIRES}fire again"),
-        ([DISTINCT], WindowSpec(EventTimeSessionWindows(10)), f"{FIRES}run as sessions"),
+        ([DISTINCT], WindowQuery(TumblingEventTimeWindows(10), allowed_lateness=1), f"{FIRES}fire again"),
+        ([DISTINCT], WindowQuery(TumblingProcessingTimeWindows(10)), f"{FIRES}fire again"),
+        ([DISTINCT], WindowQuery(EventTimeSessionWindows(10)), f"{FIRES}run as sessions"),
     ],
 )
 def test_error_says_why_a_query_cannot_be_split(aggregates, windowing, message):

@@ -22,7 +22,7 @@ from panestream.engine.operators.row.contents import AggregateRows
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.tables import ValueTexts
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_of
 from panestream.engine.storage import payload
@@ -108,7 +108,7 @@ class Mean(AggregateFunction):
 
 
 def pickling_query():
-    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=True, pickled_state=True)
+    windowing = WindowQuery(TumblingEventTimeWindows(10), every_firing=True, pickled_state=True)
     operator = plan_functions(
         windowing, AggregateRows(Mean()), pa.schema([("n", pa.int64())]), harness.ROWS, Mean(), harness.KEYS
     )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.group_run import METRICS
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.spark import batch_output as computed_
 from panestream.spark.batch_output import FEW_BYTES, BatchOutput
@@ -19,7 +19,7 @@ from tests.comparison import harness
 
 
 def plan_of(*aggregates):
-    return harness.Query(WindowSpec(TumblingEventTimeWindows(10)), aggregates or (agg.count().alias("n"),), late=True).columnar()
+    return harness.Query(WindowQuery(TumblingEventTimeWindows(10)), aggregates or (agg.count().alias("n"),), late=True).columnar()
 
 
 class Operated:

@@ -16,7 +16,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
 from panestream.spark.operator import dataflow
@@ -135,7 +135,7 @@ def test_batch_without_a_form_in_sql_runs_over_pack(spark: Any) -> None:
 def plan_of_sums(sums: int) -> WindowPlan:
     names = [f"v{number}" for number in range(sums)]
     declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
-    windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+    windows = WindowQuery(pst.TumblingEventTimeWindows.of("7 seconds"))
     operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
     return WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
 

@@ -17,7 +17,7 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows, T
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness
@@ -117,7 +117,7 @@ def traced_rows(trace):
 @settings(max_examples=random_cases(150), deadline=None)
 @given(assigners, rows_of)
 def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
-    window = WindowSpec(assigner)
+    window = WindowQuery(assigner)
     trace = trace_of(window, DECLARED, rows)
     assert traced_rows(trace) == emitted_rows(window, DECLARED, rows)
     assert [tuple(element.value) for element in trace.elements] == rows
@@ -132,14 +132,14 @@ def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
 @settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.sampled_from([BY_ROWS, BY_TABLES]))
 def test_trace_of_functions_equals_their_operator(assigner, rows, asked):
-    window = WindowSpec(assigner)
+    window = WindowQuery(assigner)
     assert traced_rows(trace_of(window, asked, rows)) == emitted_rows(window, asked, rows)
 
 
 @settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.integers(1, 6), st.integers(0, 4), st.integers(0, 4))
 def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, rows, size, delay, lateness):
-    window = WindowSpec(assigner, allowed_lateness=lateness * SECOND)
+    window = WindowQuery(assigner, allowed_lateness=lateness * SECOND)
     trace = trace_of(window, DECLARED, rows, rows_per_batch=size, delay=delay * SECOND)
     for place, element in enumerate(trace.elements):
         before = [time for _, time, _ in rows[: place - place % size]]
@@ -151,7 +151,7 @@ def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, 
 
 
 def test_why_explains_a_row_without_event_time():
-    window, rows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds")), [("a", SECOND, 1), ("a", None, 2)]
+    window, rows = WindowQuery(pst.TumblingEventTimeWindows.of("7 seconds")), [("a", SECOND, 1), ("a", None, 2)]
     failing = explain(trace_of(window, DECLARED, rows), row={"v": 2})
     assert "(key='a', ts=None, v=2) does not have a usable event time" in str(failing)
     assert "It makes the query fail." in str(failing)
@@ -164,7 +164,7 @@ def test_why_explains_a_row_without_event_time():
 
 
 def test_two_phase_function_is_traced_as_written():
-    window = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+    window = WindowQuery(pst.TumblingEventTimeWindows.of("7 seconds"))
     largest = ReduceRows(lambda a, b: a if a.v > b.v else b)
     asked = FunctionOfRows(largest, pa.schema([("ts", pa.int64()), ("v", pa.int64())]), ROWS, "max", KEYS, ROWS)
     assert isinstance(choose(window, asked).aggregates[0], InTwoPhases)
@@ -173,7 +173,7 @@ def test_two_phase_function_is_traced_as_written():
 
 
 def test_function_over_all_windows_is_traced_without_results():
-    window = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+    window = WindowQuery(pst.TumblingEventTimeWindows.of("7 seconds"))
     trace = trace_of(window, FunctionOfTables(AllWindows(lambda rows: rows), RESULTS, ROWS, KEYS), [("a", SECOND, 1)])
     assert [firing.seen for firing in trace.firings] == [(0,)]
     assert "all_windows=True" in str(explain(trace, key="a"))
@@ -184,7 +184,7 @@ def test_trace_of_several_windows_is_refused():
         {"s": pst.TumblingEventTimeWindows.of("1 second"), "m": pst.TumblingEventTimeWindows.of("1 minute")}
     )
     with pytest.raises(InvalidPlanError, match=r"several windows in one query \(s, m\)"):
-        row_operator_of(WindowSpec(several), DECLARED)
+        row_operator_of(WindowQuery(several), DECLARED)
 
 
 # ---------------------------------------------------------------- traced = untraced

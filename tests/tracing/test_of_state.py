@@ -12,7 +12,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.plan import Capabilities
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.testing import ColumnTestHarness, WindowTestHarness
 from panestream.testing.column_query import column_operator
@@ -166,7 +166,7 @@ def is_late_in_engine(assigner, watermark, time):
 @pytest.mark.parametrize("ahead", [-MINUTE, -1, 0, 1, MINUTE])
 def test_watermark_alone_decides_whether_a_row_of_look_backs_and_predicates_is_late(assigner, ahead):
     watermark = 10 * MINUTE
-    spec = column_operator(WindowSpec(assigner), [agg.count()], pa.schema([("on", pa.bool_())]), pa.schema([]), "time")
+    spec = column_operator(WindowQuery(assigner), [agg.count()], pa.schema([("on", pa.bool_())]), pa.schema([]), "time")
     known = state(assigner, watermark=watermark, late_by_time=spec.capabilities.late_by_time)
     facts = time_facts(known, watermark + ahead)
     assert facts.is_late == (ahead <= 0) == is_late_in_engine(assigner, watermark, watermark + ahead)

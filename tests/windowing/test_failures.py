@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import MemoryLimitError
 from panestream.spark.failures import without_internal_traceback
 from panestream.testing import WindowTestHarness
@@ -70,7 +70,7 @@ def run(harness, rows, watermark):
 
 def test_error_has_key_window_and_lines_of_user_code():
     error = failure_of(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())),
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(Prices())),
         ("ann", 1, {"cost": 3}),
         ("ann", 2, {}),
         watermark=9,
@@ -92,7 +92,7 @@ def test_error_has_key_window_and_lines_of_user_code():
 def test_error_omits_panestream_frames_below_user_code():
     row_type = RowType(pa.schema([("cost", pa.int64())]))
     error = failure_of(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
     )
     assert sum(line.startswith(BAR + "  File") for line in str(error).splitlines()) == 1
     assert str(error).splitlines()[0].endswith("which holds 1 element)")
@@ -100,7 +100,7 @@ def test_error_omits_panestream_frames_below_user_code():
 
 
 def test_chained_error_shows_both_errors():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Chained())), ("ann", 1, 1), watermark=9)
+    error = failure_of(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(Chained())), ("ann", 1, 1), watermark=9)
     headline, *quoted = str(error).splitlines()
     assert "raised ValueError: too few (at key" in headline
     assert BAR + "IndexError: list index out of range" in quoted
@@ -127,7 +127,7 @@ class WhileHandlingAnother(ProcessWindowFunction):
 @pytest.mark.parametrize("function", [FromAnother(), WhileHandlingAnother()])
 def test_error_shows_user_lines_of_each_chained_error(function):
     row = RowType(pa.schema([("cost", pa.int64())])).make((3,))
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(function))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(function))
     error = failure_of(plan, ("ann", 1, row), watermark=9)
     frames = [line for line in str(error).splitlines() if line.startswith(BAR + "  File")]
     assert len(frames) == 2
@@ -146,38 +146,38 @@ SUM = AggregateRows(Adding())
     ("plan", "rows", "expected"),
     [
         (
-            RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM),
+            RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM),
             [("a", 1, "x")],
             "Adding.add raised TypeError: .*which is empty",
         ),
         (
-            RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM),
+            RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM),
             [("a", 1, 1), ("a", 2, "x")],
             "Adding.add .*which holds one accumulator",
         ),
         (
-            RowPlan(WindowSpec(SlidingEventTimeWindows(10, 5)), SUM),
+            RowPlan(WindowQuery(SlidingEventTimeWindows(10, 5)), SUM),
             [("a", 6, 1), ("b", 1, "x")],
             "key 'b', window TimeWindow.start=0",
         ),
-        (RowPlan(WindowSpec(EventTimeSessionWindows(9)), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*start=1, end=11"),
+        (RowPlan(WindowQuery(EventTimeSessionWindows(9)), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*start=1, end=11"),
         (
-            RowPlan(WindowSpec(EventTimeSessionWindows(failing_gap)), SUM),
+            RowPlan(WindowQuery(EventTimeSessionWindows(failing_gap)), SUM),
             [("a", 1, 1)],
             r"the assigner raised RuntimeError: no gap \(at key 'a'\)",
         ),
         (
-            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(2)), SUM),
+            RowPlan(WindowQuery(GlobalWindows.create(), trigger=CountTrigger(2)), SUM),
             [("a", 1, 1), ("a", 1, -1)],
             "ZeroDivisionError.*GlobalWindow.., which holds one accumulator",
         ),
         (
-            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(9)), ReduceRows(Adding().merge)),
+            RowPlan(WindowQuery(GlobalWindows.create(), trigger=CountTrigger(9)), ReduceRows(Adding().merge)),
             [("a", 1, 1), ("a", 1, 0)],
             "^the reduce f",
         ),
         (
-            RowPlan(WindowSpec(EventTimeSessionWindows(10)), SUM),
+            RowPlan(WindowQuery(EventTimeSessionWindows(10)), SUM),
             [("a", 0, 1), ("a", 20, 0), ("a", 10, 1)],
             "^merging windows raised Zero",
         ),
@@ -191,7 +191,7 @@ def test_error_names_the_callback_key_and_window(wrap, plan, rows, expected):
 
 
 def test_error_is_restored_from_the_text_of_a_spark_error():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), (("ann", 1), 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(Prices())), (("ann", 1), 1, {}), watermark=9)
     quoted = "".join(traceback.format_exception(error))
     found = WindowFunctionError.from_text(f"[STREAM_FAILED] {quoted}\n\tat org.apache.spark.Worker(Worker.java:1)\n")
     assert str(found) == str(error)
@@ -231,7 +231,7 @@ def test_text_without_a_window_error_gives_none():
 
 
 def test_window_error_can_be_pickled():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, {}), watermark=9)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
 

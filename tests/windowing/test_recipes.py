@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows, RowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (
@@ -83,7 +83,7 @@ def test_recipes_with_functions_show_them():
 
 def test_plan_without_pages_is_refused():
     with pytest.raises(InvalidWindowError):
-        RowPlan(WindowSpec(TumblingEventTimeWindows(1)), ReduceRows(max), pages=0)
+        RowPlan(WindowQuery(TumblingEventTimeWindows(1)), ReduceRows(max), pages=0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.plan import stable_repr
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink
 from panestream.windowing import aggregates as agg
@@ -345,25 +345,28 @@ class Hours(WindowAssigner):
         (lambda: processed(AsyncProcess()), "AsyncProcess.process is async"),
         (lambda: processed(lambda rows: rows, THEN), "then: the function"),
         (lambda: processed(Listing()), "process needs a ProcessWindowFunction"),
-        (lambda: RowPlan(WindowSpec(TEN), ReduceRows(lambda rows: rows)), "reduce: the function"),
-        (lambda: RowPlan(WindowSpec(TEN), ReduceRows(max, WrongClear())), "WrongClear.clear"),
+        (lambda: RowPlan(WindowQuery(TEN), ReduceRows(lambda rows: rows)), "reduce: the function"),
+        (lambda: RowPlan(WindowQuery(TEN), ReduceRows(max, WrongClear())), "WrongClear.clear"),
         (
-            lambda: RowPlan(WindowSpec(TEN), AggregateRows(AddOfOne())),
+            lambda: RowPlan(WindowQuery(TEN), AggregateRows(AddOfOne())),
             "AddOfOne.add takes (value), and will be given (value, accumulator)",
         ),
-        (lambda: RowPlan(WindowSpec(TEN), AggregateRows(MergeOfOne())), "MergeOfOne.merge takes (other)"),
-        (lambda: RowPlan(WindowSpec(TEN), KeepRows(Listing())), "Listing.apply"),
-        (lambda: RowPlan(WindowSpec(TEN, trigger=OldTrigger()), Average()), "OldTrigger.on_element takes (element, window, ctx)"),
+        (lambda: RowPlan(WindowQuery(TEN), AggregateRows(MergeOfOne())), "MergeOfOne.merge takes (other)"),
+        (lambda: RowPlan(WindowQuery(TEN), KeepRows(Listing())), "Listing.apply"),
         (
-            lambda: RowPlan(WindowSpec(TEN, trigger=FlagTrigger()), Average()),
+            lambda: RowPlan(WindowQuery(TEN, trigger=OldTrigger()), Average()),
+            "OldTrigger.on_element takes (element, window, ctx)",
+        ),
+        (
+            lambda: RowPlan(WindowQuery(TEN, trigger=FlagTrigger()), Average()),
             "FlagTrigger.can_merge must be a method, not True: def can_merge(self)",
         ),
         (
-            lambda: RowPlan(WindowSpec(TEN, trigger=ClockTrigger()), Average()),
+            lambda: RowPlan(WindowQuery(TEN, trigger=ClockTrigger()), Average()),
             "ClockTrigger.uses_processing_time must be a property",
         ),
-        (lambda: RowPlan(WindowSpec(TEN, evictor=KeepPaid()), Average()), "KeepPaid.evict_before takes (elements)"),
-        (lambda: RowPlan(WindowSpec(Hours()), Average()), "Hours.assign_windows takes (timestamp)"),
+        (lambda: RowPlan(WindowQuery(TEN, evictor=KeepPaid()), Average()), "KeepPaid.evict_before takes (elements)"),
+        (lambda: RowPlan(WindowQuery(Hours()), Average()), "Hours.assign_windows takes (timestamp)"),
         (lambda: PurgingTrigger.of(OldTrigger()), "OldTrigger.on_element"),
         (lambda: AggregatingStateDescriptor("a", AddOfOne()), "AddOfOne.add"),
         (lambda: ReducingStateDescriptor("a", lambda a: a), "ReducingStateDescriptor: the function"),
@@ -376,12 +379,12 @@ def test_methods_are_checked_against_their_base_class(build, says):
 
 
 def test_correct_classes_are_accepted():
-    RowPlan(WindowSpec(TEN, trigger=Never()), Average())
+    RowPlan(WindowQuery(TEN, trigger=Never()), Average())
     RowPlan(
-        WindowSpec(TEN, trigger=PurgingTrigger.of(CountTrigger.of(3)), evictor=DeltaEvictor.of(1, lambda a, b: 0)),
+        WindowQuery(TEN, trigger=PurgingTrigger.of(CountTrigger.of(3)), evictor=DeltaEvictor.of(1, lambda a, b: 0)),
         SlottedAverage(),
     )
-    RowPlan(WindowSpec(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second")), ReduceRows(max))
+    RowPlan(WindowQuery(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second")), ReduceRows(max))
 
 
 @pytest.mark.parametrize(

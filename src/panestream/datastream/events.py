@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.engine.explain import ReprHtml, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import as_written, key_of, text_of, type_of
@@ -121,7 +121,7 @@ class WindowedEvents(ReprHtml):
     """
 
     keyed: KeyedEvents
-    windowing: WindowSpec
+    windowing: WindowQuery
     late_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     key_groups: int | None = None

@@ -18,7 +18,7 @@ from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.plan import RESERVED
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version
@@ -257,7 +257,7 @@ class KeyedStream(KeyedEvents):
             )
         assigner, gap = resolve_gap(self.source.df, assigner)
         assigner, predicates = resolve_predicates(self.source.df, assigner)
-        return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)
+        return WindowedStream(self, WindowQuery(assigner), gap=gap, predicates=predicates)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Put the events of each key into several kinds of windows, in one pass over the data and with one state.

@@ -10,7 +10,7 @@ from panestream.datastream.events import KeyedEvents, Options, check_options
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.windowed import Schema, WindowedStream
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.process_functions import KeyedProcessFunction
@@ -53,7 +53,7 @@ def processed_result(
             "rows of a window, write .window(...).process(function, schema)"
         )
     check_methods(function, KeyedProcessFunction)
-    windowed = WindowedStream(keyed, WindowSpec(GlobalWindows()))
+    windowed = WindowedStream(keyed, WindowQuery(GlobalWindows()))
     if options:
         check_options(options, dict.fromkeys(_OPTIONS))
         windowed = windowed.options(**options)

@@ -25,7 +25,7 @@ from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
     from panestream.engine.plan import OperatorSpec
-    from panestream.engine.query import WindowSpec
+    from panestream.engine.query import WindowQuery
 
 
 _KINDS = ("availableNow", "once", "processingTime")
@@ -193,7 +193,7 @@ def warn_missing_settings(spark: SparkSession) -> None:
         warn(missed)
 
 
-def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
+def warn_of_stale_rows(windowing: WindowQuery, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
     """Warn if the sink keeps rows of sessions that fire and then grow, which only a changelog replaces."""
     sink = sinks.get(MAIN)
     if sink is None or not sink.keeps_last or changes or not isinstance(windowing.assigner, MergingWindowAssigner):

@@ -25,7 +25,7 @@ from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFun
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.operator import sessions_rule
 from panestream.engine.plan import OperatorSpec, Split
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import (
     DeclaredAggregates,
     FunctionOfRows,
@@ -86,7 +86,7 @@ RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_ru
 """Rules tried in turn; the first that recognises the windows and the function decides."""
 
 
-def choose(window: WindowSpec, asked: WindowRequest) -> OperatorSpec:
+def choose(window: WindowQuery, asked: WindowRequest) -> OperatorSpec:
     """Return the operator of a query, or raise InvalidPlanError if none fits or an aggregate does not take its type."""
     for rule in COLUMNS_ONLY:
         verdict = rule(window, asked)
@@ -111,7 +111,7 @@ def choose(window: WindowSpec, asked: WindowRequest) -> OperatorSpec:
     return replace(row_spec(window, asked, reasons), advice=_advice(window, asked))
 
 
-def _advice(window: WindowSpec, asked: WindowRequest) -> str:
+def _advice(window: WindowQuery, asked: WindowRequest) -> str:
     """Suggest how rows could be added up before the shuffle; empty if that is impossible."""
     if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, KeepRows) or asked.function.then is not None:
         return ""
@@ -124,7 +124,7 @@ def _advice(window: WindowSpec, asked: WindowRequest) -> str:
     return "accumulator_type of aggregate would have them added before it, and accumulators merged after it"
 
 
-def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
+def _in_two_phases(window: WindowQuery, asked: FunctionOfRows) -> OperatorSpec:
     """Treat a user function as a declared aggregate, which is also reduced before the shuffle."""
     function = asked.function
     if isinstance(function, KeepRows) or asked.keys is None or asked.accumulators is None:
@@ -144,7 +144,7 @@ def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
     )
 
 
-def _on_rows(window: WindowSpec, asked: FunctionOfTables, reasons: Sequence[str]) -> OperatorSpec:
+def _on_rows(window: WindowQuery, asked: FunctionOfTables, reasons: Sequence[str]) -> OperatorSpec:
     function = asked.function
     if isinstance(function, AllWindows):
         raise InvalidPlanError(f"all_windows=True runs as aligned panes only, and cannot here: {'; '.join(reasons)}")
@@ -154,7 +154,7 @@ def _on_rows(window: WindowSpec, asked: FunctionOfTables, reasons: Sequence[str]
 
 
 def plan_aggregates(
-    window: WindowSpec,
+    window: WindowQuery,
     aggregates: Sequence[recipes.Aggregate],
     types: Mapping[str, pa.DataType],
     keys: pa.Schema,
@@ -166,7 +166,7 @@ def plan_aggregates(
 
 
 def plan_functions(
-    window: WindowSpec,
+    window: WindowQuery,
     function: ReduceRows | AggregateRows | KeepRows,
     results: pa.Schema,
     rows: pa.Schema,
@@ -179,7 +179,7 @@ def plan_functions(
 
 
 def plan_table_function(
-    window: WindowSpec, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema
+    window: WindowQuery, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema
 ) -> OperatorSpec:
     """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfTables`, which documents the arguments."""
     return choose(window, FunctionOfTables(function, results, rows, keys))

@@ -13,12 +13,14 @@ from panestream.windowing.triggers.composition import all_parts
 
 
 @dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """The user's description of the windows, before the planner chooses an operator. ``allowed_lateness`` is in engine units.
+class WindowQuery:
+    """What the user wrote about the windows of a query. :class:`WindowPlan` is what the planner chose for it.
 
     Attributes:
+        assigner: the windows.
         trigger: the trigger, or None for the assigner's default.
         evictor: the evictor, or None to keep all elements.
+        allowed_lateness: how long after its end a window takes rows, in engine units.
         every_firing: whether every single firing is wanted, which only the row operator provides.
         pickled_state: whether state may store values without columns as pickles.
         fill: how windows without rows are filled, or None if they are not emitted.

@@ -17,7 +17,7 @@ from panestream.engine.operators.accumulating.windowed_rows import OverRows
 from panestream.engine.operators.row.contents import AggregateRows as AggregateWith
 from panestream.engine.operators.row.contents import AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import GlobalWindows
@@ -51,11 +51,11 @@ class Reduction:
         return [*of_plain, *([] if self.trigger == AT_EVERY_ROW else [f"the composed trigger is the same as {self.trigger!r}"])]
 
 
-def reduction(window: WindowSpec) -> Reduction | None:
+def reduction(window: WindowQuery) -> Reduction | None:
     """Return the reduction of a query's trigger, or None if the trigger is not a composition.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> reduction(WindowSpec(TumblingEventTimeWindows.of("1 minute"), AfterWatermark())).trigger
+    >>> reduction(WindowQuery(TumblingEventTimeWindows.of("1 minute"), AfterWatermark())).trigger
     EventTimeTrigger.create()
     """
     trigger = window.firing_trigger
@@ -71,7 +71,7 @@ def reduction(window: WindowSpec) -> Reduction | None:
     return Reduction(PurgingTrigger.of(plain) if discards else plain)
 
 
-def _plain(trigger: Trigger, window: WindowSpec) -> Trigger | str:
+def _plain(trigger: Trigger, window: WindowQuery) -> Trigger | str:
     """Return the plain trigger, or the reason why none is equivalent."""
     if isinstance(trigger, Repeatedly):
         return _repeated(trigger.inner, window)
@@ -98,7 +98,7 @@ def _with_early(early: Trigger) -> Trigger | str:
     return f"early firings by {clock}"
 
 
-def _repeated(inner: Trigger, window: WindowSpec) -> Trigger | str:
+def _repeated(inner: Trigger, window: WindowQuery) -> Trigger | str:
     while isinstance(inner, Repeatedly):
         inner = inner.inner
     if type(inner) is AfterCount:
@@ -115,13 +115,13 @@ def _at_every_row(trigger: Trigger | None) -> bool:
     return trigger == AfterCount(1) or (type(trigger) is CountTrigger and trigger.count <= 1)
 
 
-def reduced(window: WindowSpec) -> WindowSpec:
+def reduced(window: WindowQuery) -> WindowQuery:
     """Return the windows with a composed trigger replaced by its plain equivalent, if it has one."""
     found = reduction(window)
     return window if found is None or found.trigger is None else replace(window, trigger=found.trigger)
 
 
-def told(window: WindowSpec, *, columnar: bool) -> list[str]:
+def told(window: WindowQuery, *, columnar: bool) -> list[str]:
     """Return the lines of ``explain()`` about a composed trigger, which an operator on columns runs if ``columnar``."""
     found, lines = reduction(window), []
     if found is not None and columnar:
@@ -145,7 +145,7 @@ class DeclaredAggregates:
         types: the types of the expressions that the aggregates take.
         then: a function that gets the results of each firing window, or None.
         results: the columns that ``then`` returns.
-        columns: the row columns needed if the windows look into elements (:attr:`WindowSpec.sees_elements`), also in ``types``.
+        columns: the row columns needed if the windows look into elements (:attr:`WindowQuery.sees_elements`), also in ``types``.
         kept: the row columns in the results, one for each of ``columns``, or None if results belong to windows.
     """
 
@@ -206,11 +206,11 @@ class Unsupported:
     reasons: Sequence[str]
 
 
-Rule: TypeAlias = Callable[[WindowSpec, WindowRequest], Supported | Unsupported | None]
+Rule: TypeAlias = Callable[[WindowQuery, WindowRequest], Supported | Unsupported | None]
 """A planner rule. It returns None for another operator's kind of query, and raises InvalidPlanError if no operator can run it."""
 
 
-def on_columns_only(window: WindowSpec, asked: WindowRequest, what: str) -> DeclaredAggregates:
+def on_columns_only(window: WindowQuery, asked: WindowRequest, what: str) -> DeclaredAggregates:
     """Return the aggregates of a query over windows (``what`` in errors) that run on columns only and keep no rows.
 
     A query that is not a list of declared aggregates with one result each raises InvalidPlanError.
@@ -223,7 +223,7 @@ def on_columns_only(window: WindowSpec, asked: WindowRequest, what: str) -> Decl
     return asked
 
 
-def _why_not(window: WindowSpec) -> list[str]:
+def _why_not(window: WindowQuery) -> list[str]:
     """Return the reasons why a query's settings need windows that hold rows until they fire."""
     reasons = []
     if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from panestream.engine.explain import ReprHtml
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -215,7 +215,7 @@ class ColumnTestHarness(ReprHtml):
 def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.Schema) -> WindowPlan:
     """Return the planner's query; look-backs keep the columns and the time of the row."""
     keys = pa.schema([(_KEY, pa.string())])
-    operator = column_operator(WindowSpec(assigner), aggregates, columns, keys, _TIME)
+    operator = column_operator(WindowQuery(assigner), aggregates, columns, keys, _TIME)
     return WindowPlan((_KEY,), keys, assigner, operator, WatermarkStrategy.for_monotonous_timestamps(), "time", 1)
 
 

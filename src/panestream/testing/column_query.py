@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.aggregates import Aggregate
@@ -23,7 +23,7 @@ def runs_on_columns_only(assigner: WindowAssigner) -> bool:
 
 
 def column_operator(
-    window: WindowSpec, aggregates: Sequence[Aggregate], columns: pa.Schema, keys: pa.Schema, time: str
+    window: WindowQuery, aggregates: Sequence[Aggregate], columns: pa.Schema, keys: pa.Schema, time: str
 ) -> OperatorSpec:
     """Return the planner's operator; look-backs keep the columns and the time of the row.
 

@@ -16,14 +16,14 @@ from panestream.engine.operators.row.window_operator import (
     count_state_entries,
     count_timers,
 )
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.testing.clockwork import Clockwork
 from panestream.testing.elements import Columns
+from panestream.testing.harness_query import HarnessQuery, harness_query
 from panestream.testing.results import LateElement, WindowResult, late_element, window_result
-from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
 from panestream.tracing.texts import TraceTexts
@@ -144,19 +144,19 @@ class WindowTestHarness(ReprHtml):
                 f"the allowed lateness is how long, such as '1 minute', and no time: got {allowed_lateness!r}"
             )
         lateness = instant(allowed_lateness, "allowed lateness")
-        window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
+        window = WindowQuery(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-        query = window_query(window, functions, then, columns, side_output_late_data)
+        query = harness_query(window, functions, then, columns, side_output_late_data)
         self._begin(query, key_group, traced, None if watermark_strategy is None else Clockwork(watermark_strategy))
 
     @classmethod
     def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
         """Create a harness for a plan of the engine, for panestream's own tests."""
         harness = cls.__new__(cls)
-        harness._begin(WindowQuery(plan), key_group, traced)  # noqa: SLF001 - its own
+        harness._begin(HarnessQuery(plan), key_group, traced)  # noqa: SLF001 - its own
         return harness
 
-    def _begin(self, query: WindowQuery, key_group: int, traced: bool, clockwork: Clockwork | None = None) -> None:
+    def _begin(self, query: HarnessQuery, key_group: int, traced: bool, clockwork: Clockwork | None = None) -> None:
         self._query = query
         self._key_group = key_group
         self._traced = traced

@@ -18,7 +18,7 @@ from panestream.engine.operators.row.operator import RowGroupOperator
 from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
@@ -284,7 +284,7 @@ class TracedQuery:
     missing: tuple[str, ...] = ()
 
 
-def row_operator_of(window: WindowSpec, asked: WindowRequest) -> RowSpec:
+def row_operator_of(window: WindowQuery, asked: WindowRequest) -> RowSpec:
     """Return a row operator for any query, or raise InvalidPlanError if it has several kinds of windows."""
     if isinstance(window.assigner, SeveralWindows):
         raise InvalidPlanError(
@@ -384,8 +384,8 @@ class _TracedGroup(RowGroupOperator):
         with collector_paused():
             return GroupOperator.process(self, batch)
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Any:
-        arrived = super()._take_in(batch, step, output)
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Any:
+        arrived = super()._ingest(batch, step, output)
         self.whole += [arrived.whole] if arrived else []
         return arrived
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.engine.operators.row.contents import RowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.windowing.windows import TimeWindow
@@ -79,7 +79,7 @@ class HarnessExecutor:
         ]
 
     @staticmethod
-    def _check_that_nothing_is_left(harness: WindowTestHarness, window: WindowSpec, observed: Observed) -> None:
+    def _check_that_nothing_is_left(harness: WindowTestHarness, window: WindowQuery, observed: Observed) -> None:
         """Check that the final watermark removed all event-time windows and their state."""
         if not window.assigner.is_event_time:
             return

@@ -22,7 +22,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.counts import CountSpec
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates.base import OfOne
@@ -72,7 +72,7 @@ def check_results(emitted):
 @pytest.mark.parametrize("name", WINDOWS)
 def test_aggregate_of_another_package_runs_on_columns_and_row_by_row(toy_package, name):
     assigner, kind = WINDOWS[name]
-    toy_query = query(toy_package, WindowSpec(assigner, allowed_lateness=15))
+    toy_query = query(toy_package, WindowQuery(assigner, allowed_lateness=15))
     assert isinstance(toy_query.columnar().operator, kind)
     rows = 0
     for seed in range(12):
@@ -86,13 +86,13 @@ def test_aggregate_of_another_package_runs_on_columns_and_row_by_row(toy_package
 
 
 def test_aggregate_of_another_package_runs_in_count_windows(toy_package):
-    toy_query = query(toy_package, WindowSpec(*CountWindows(2).parts))
+    toy_query = query(toy_package, WindowQuery(*CountWindows(2).parts))
     assert isinstance(toy_query.columnar().operator, CountSpec)
     assert sum(check_results(harness.run(toy_query.columnar(), streams(seed))) for seed in range(12)) > 100
 
 
 def test_explain_shows_an_aggregate_of_another_package(toy_package):
-    plan = query(toy_package, WindowSpec(TumblingEventTimeWindows(20))).columnar()
+    plan = query(toy_package, WindowQuery(TumblingEventTimeWindows(20))).columnar()
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "agg.spread('v').alias('r')" in explained
     assert "the largest less the smallest of the panes' values" in explained
@@ -105,7 +105,7 @@ def fresh_python(code, *paths, **more):
 
 @pytest.mark.parametrize("way", ["columnar", "row"])
 def test_unpickling_a_plan_imports_the_package_of_its_aggregate(toy_package, tmp_path, way):
-    plan = getattr(query(toy_package, WindowSpec(SlidingEventTimeWindows(30, 10))), way)()
+    plan = getattr(query(toy_package, WindowQuery(SlidingEventTimeWindows(30, 10))), way)()
     (tmp_path / "plan").write_bytes(pickle.dumps((plan, streams(1))))
     code = (
         "import pickle, sys\n"

@@ -13,7 +13,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -165,7 +165,7 @@ class Unmerged(Mean):
     merge = AggregateFunction.merge
 
 
-SLIDING = WindowSpec(SlidingEventTimeWindows(60, 10))
+SLIDING = WindowQuery(SlidingEventTimeWindows(60, 10))
 RESULT, ACCUMULATOR = pa.schema([("mean", DOUBLE)]), pa.schema([("t", LONG), ("n", LONG)])
 
 
@@ -177,12 +177,12 @@ def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RE
     ("window", "function", "message"),
     [
         (
-            WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)),
+            WindowQuery(SLIDING.assigner, evictor=CountEvictor(3)),
             None,
             "an evictor needs all elements.*Leave out accumulator_type",
         ),
-        (WindowSpec(SLIDING.assigner, every_firing=True), None, "every firing was asked for"),
-        (WindowSpec(*CountWindows(3).parts), None, "GlobalWindows are not aligned windows"),
+        (WindowQuery(SLIDING.assigner, every_firing=True), None, "every firing was asked for"),
+        (WindowQuery(*CountWindows(3).parts), None, "GlobalWindows are not aligned windows"),
         (SLIDING, AggregateRows(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
         (SLIDING, KeepRows(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),
         (SLIDING, AggregateRows(Unmerged()), r"Unmerged needs merge\(a, b\)"),
@@ -227,7 +227,7 @@ def test_explain_says_what_is_reduced_before_the_shuffle():
     assert "two_phase=True of reduce would combine them before it" in explain_spec(
         operator(SLIDING, combined, None, harness.ROWS)
     )
-    alone = operator(WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)), accumulators=None)
+    alone = operator(WindowQuery(SLIDING.assigner, evictor=CountEvictor(3)), accumulators=None)
     assert "before it" not in explain_spec(alone)
     own = explain_spec(operator())
     assert "pre-aggregated per (key, pane) before the shuffle" in own
@@ -236,7 +236,7 @@ def test_explain_says_what_is_reduced_before_the_shuffle():
     assert "every distinct value of u crosses it all the same" in explain_spec(grows)
     assert "every value of v crosses it all the same" in explain_spec(grows)
     assert "of x crosses" not in explain_spec(grows)
-    for window in (WindowSpec(EventTimeSessionWindows(5)), WindowSpec(TumblingEventTimeWindows(5))):
+    for window in (WindowQuery(EventTimeSessionWindows(5)), WindowQuery(TumblingEventTimeWindows(5))):
         lists = plan_aggregates(window, [agg.collect_list("v")], harness.TYPES, harness.KEYS)
         assert "every value of v crosses it all the same" in explain_spec(lists)
         ordered = explain_spec(lists, arrival=pa.schema([("u", LONG)]))

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.exchange.packing import in_order, unordered
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -65,7 +65,7 @@ def test_many_equal_rows_keep_their_order():
 @pytest.mark.parametrize("late", [False, True])
 def test_keys_values_and_whole_rows_move_together_when_rows_are_sorted(late):
     query = harness.Query(
-        WindowSpec(TumblingEventTimeWindows(10)), (agg.first("v").alias("f"), agg.last("u").alias("l")), late=late
+        WindowQuery(TumblingEventTimeWindows(10)), (agg.first("v").alias("f"), agg.last("u").alias("l")), late=late
     )
     # The schema of whole rows also exists if only rows without event time go to an output.
     ordered_plan = replace(query.columnar(), arrival=ARRIVAL, row_schema=harness.ROWS)

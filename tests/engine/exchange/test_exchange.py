@@ -16,7 +16,7 @@ from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, PayloadPart, cut
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -29,7 +29,7 @@ RESULTS = pa.schema([("n", pa.int64())])
 
 
 def plan(groups: int = 1) -> WindowPlan:
-    windowing = WindowSpec(TumblingEventTimeWindows(1_000_000))
+    windowing = WindowQuery(TumblingEventTimeWindows(1_000_000))
     counting = KeepRows(applied(lambda key, window, rows: [len(rows)]))
     operator = plan_functions(windowing, counting, RESULTS, ROWS, "count", KEYS)
     return WindowPlan(("key",), KEYS, windowing.assigner, operator, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)

@@ -13,7 +13,7 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
@@ -127,7 +127,7 @@ def test_memory_limit_is_exact_to_the_byte():
 
 def test_history_is_refused_for_processing_time_windows():
     def plan_with(assigner):
-        windowing = WindowSpec(assigner)
+        windowing = WindowQuery(assigner)
         operator = plan_functions(
             windowing, KeepRows(applied(lambda key, window, rows: [len(rows)])), RESULTS, ROWS, "count", KEYS
         )

@@ -11,7 +11,7 @@ from panestream.engine.operators.counts import CountShape
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError
@@ -27,7 +27,7 @@ LIST = (agg.collect_list("v").alias("all"),)
 
 
 def query(size, slide=None, aggregates=LIST):
-    return harness.Query(WindowSpec(*CountWindows(size, slide).parts), aggregates)
+    return harness.Query(WindowQuery(*CountWindows(size, slide).parts), aggregates)
 
 
 def batch(*values, end=False, key="a"):
@@ -53,7 +53,7 @@ def test_sliding_count_window_fires_the_last_n_rows_at_every_slide():
 
 
 def test_count_trigger_without_purge_fires_all_rows_again():
-    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
+    windowing = WindowQuery(GlobalWindows.create(), CountTrigger.of(2))
     plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
     assert [fired_values(output) for output in emitted] == [[10], [21], []]
@@ -72,7 +72,7 @@ A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
     ("windowing", "expected"),
     [
         (
-            WindowSpec(*CountWindows(3, 2).parts),
+            WindowQuery(*CountWindows(3, 2).parts),
             [
                 {A: [(2, 2, 2), (3, 7, 13)], B: [(2, 5, 6)], C: [(2, 6, 9)]},
                 {},
@@ -80,11 +80,11 @@ A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
             ],
         ),
         (
-            WindowSpec(GlobalWindows.create(), CountTrigger.of(2)),
+            WindowQuery(GlobalWindows.create(), CountTrigger.of(2)),
             [{A: [(4, 7, 13)], B: [(2, 5, 6)], C: [(2, 6, 9)]}, {}, {A: [(6, 11, 32)], B: [(4, 13, 28)], C: [(4, 12, 31)]}],
         ),
         (
-            WindowSpec(GlobalWindows.create(), CountTrigger.of(1), CountEvictor.of(1)),
+            WindowQuery(GlobalWindows.create(), CountTrigger.of(1), CountEvictor.of(1)),
             [
                 {A: [(1, n, n) for n in (0, 2, 4, 7, 8)], B: [(1, n, n) for n in (1, 5, 9)], C: [(1, n, n) for n in (3, 6)]},
                 {C: [(1, 10, 10)]},
@@ -165,7 +165,7 @@ def test_state_of_count_windows_of_another_size_is_refused():
 
 def test_count_windows_without_keys_and_inputs():
     plan = harness.plan_for(
-        plan_aggregates(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
+        plan_aggregates(WindowQuery(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
     plan, group_input = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
     for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
@@ -191,16 +191,16 @@ def test_count_window_consists_of_whole_panes(size, slide):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (WindowSpec(*CountWindows(3).parts, every_firing=True), "every firing was asked for"),
-        (WindowSpec(*CountWindows(2, 3).parts), "windows with fewer rows than between two firings"),
-        (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
+        (WindowQuery(*CountWindows(3).parts, every_firing=True), "every firing was asked for"),
+        (WindowQuery(*CountWindows(2, 3).parts), "windows with fewer rows than between two firings"),
+        (WindowQuery(GlobalWindows.create()), "with a CountTrigger only"),
         (
-            WindowSpec(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),
+            WindowQuery(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),
             "an evictor other than the one of count windows",
         ),
-        (WindowSpec(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3, True)), "an evictor other than"),
-        (WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)), CountEvictor.of(3)), "an evictor other than"),
-        (WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
+        (WindowQuery(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3, True)), "an evictor other than"),
+        (WindowQuery(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)), CountEvictor.of(3)), "an evictor other than"),
+        (WindowQuery(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
     ],
 )
 def test_count_windows_that_need_the_row_operator(windowing, reason):
@@ -228,7 +228,7 @@ def test_function_after_count_windows_needs_the_row_operator():
     ],
 )
 def test_triggers_and_evictors_that_run_as_columnar_count_windows(trigger, evictor, shape):
-    operator = harness.Query(WindowSpec(GlobalWindows.create(), trigger, evictor), LIST).columnar().operator
+    operator = harness.Query(WindowQuery(GlobalWindows.create(), trigger, evictor), LIST).columnar().operator
     assert (operator.name, operator.shape) == ("counts", shape)
 
 

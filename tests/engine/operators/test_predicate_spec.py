@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.operators.predicates import label_of, predicates_rule
 from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
@@ -108,10 +108,10 @@ def test_explain_shows_exchange_and_state_of_predicate_windows():
 
 def test_predicates_rule_ignores_other_windows_and_refuses_allowed_lateness():
     request = DeclaredAggregates(SUM, harness.TYPES, harness.KEYS)
-    assert predicates_rule(WindowSpec(TumblingEventTimeWindows(10)), request) is None
-    assert predicates_rule(WindowSpec(BOTH), request).operator.windows == BOTH
+    assert predicates_rule(WindowQuery(TumblingEventTimeWindows(10)), request) is None
+    assert predicates_rule(WindowQuery(BOTH), request).operator.windows == BOTH
     with pytest.raises(InvalidPlanError, match="windows by predicates run as columns only"):
-        predicates_rule(WindowSpec(BOTH, allowed_lateness=5), request)
+        predicates_rule(WindowQuery(BOTH, allowed_lateness=5), request)
 
 
 def at(number):

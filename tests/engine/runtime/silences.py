@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -67,7 +67,7 @@ class Query:
 
     def plan(self) -> WindowPlan:
         """Return the plan that the engine runs."""
-        windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, every_firing=self.exact)
+        windowing = WindowQuery(self.assigner, allowed_lateness=self.lateness, every_firing=self.exact)
         counted = [agg.count().alias("n"), agg.sum("v").alias("s")]
         return WindowPlan(
             keys=("key",),

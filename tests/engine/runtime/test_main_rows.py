@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_operator import firing_columns, side_schema, window_rows
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -26,7 +26,7 @@ SEVERAL = SeveralWindows.of({"short": TEN, "long": TumblingEventTimeWindows(20)}
 
 
 def plan_of(assigner, trigger=None, **more):
-    return harness.Query(WindowSpec(assigner, trigger), COUNT, more=more).columnar()
+    return harness.Query(WindowQuery(assigner, trigger), COUNT, more=more).columnar()
 
 
 def rows_of(table):
@@ -62,7 +62,7 @@ def test_global_window_has_no_bounds(rows):
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_main_rows_may_lack_keys_and_result_columns(rows):
-    windowing, nothing = WindowSpec(TEN), pa.schema([])
+    windowing, nothing = WindowQuery(TEN), pa.schema([])
     operator = plan_functions(
         windowing, KeepRows(applied(lambda key, window, rows: [()])), nothing, harness.ROWS, "f", harness.KEYS
     )

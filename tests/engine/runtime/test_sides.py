@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.sides import HOWS, Pairs, Sides, join_called
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.savepoint.plans import plan_json, plan_of
@@ -81,7 +81,7 @@ def test_semi_and_anti_joins_have_only_the_columns_of_the_left(how):
 
 @pytest.mark.parametrize(("how", "pairs"), [("inner", 4), ("left", 5), ("right", 4), ("left_semi", 2), ("left_anti", 1)])
 def test_metrics_count_join_outputs_as_pairs_and_firings_as_windows(how, pairs):
-    plan = joins.Join(WindowSpec(TumblingEventTimeWindows(10)), how, (0, 0)).plan()
+    plan = joins.Join(WindowQuery(TumblingEventTimeWindows(10)), how, (0, 0)).plan()
     rows = [joins.Row(side, key, time, time) for side, key, time in (("left", "a", 1), ("left", "a", 2), ("right", "a", 3))]
     rows += [joins.Row("right", "a", 4, 4), joins.Row("left", "b", 5, 5)]
     output = plan.operator.for_group(plan, MemoryState(), 0).process(joins.given(plan, [rows], end=True))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by, share
 from panestream.engine.storage.state_tables import StateTables
 from panestream.windowing import aggregates as agg
@@ -24,7 +24,7 @@ KEYS = [pa.array(["a", None])]
 
 
 def schemas_of(assigner=TEN, rows=None):
-    plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
+    plan = harness.Query(WindowQuery(assigner), (agg.count().alias("n"),)).columnar()
     return ViewSchemas(plan, 3, rows)
 
 

@@ -3,7 +3,7 @@
 import datetime as dt
 from dataclasses import replace
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.windowing import aggregates as agg
@@ -20,7 +20,7 @@ def at(micros):
 
 
 def rows_shown(strategy, tracker, closed=MIN_TIMESTAMP, clock=0):
-    plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count(),)).columnar()
+    plan = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), (agg.count(),)).columnar()
     header = {"watermarks": tracker.to_json(), "closed": closed, "clock": clock}
     table = watermarks_of(replace(plan, watermark=strategy), header, 3)
     return table.to_pylist()

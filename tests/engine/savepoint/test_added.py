@@ -4,7 +4,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError
@@ -17,7 +17,7 @@ TOTAL = agg.sum("v").alias("total")
 
 
 def plan(*aggregates, by_row=False):
-    query = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), aggregates)
+    query = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), aggregates)
     return query.row() if by_row else query.columnar()
 
 
@@ -59,7 +59,7 @@ def test_added_aggregate_of_existing_partials_is_complete():
 
 
 def test_plan_without_declared_aggregates_adds_none():
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     function = KeepRows(applied(lambda key, window, rows: []))
     operator = plan_functions(windowing, function, harness.KEYS, harness.ROWS, function, harness.KEYS)
     assert untold_results(header(agg.count()), harness.plan_for(operator, windowing)) == []

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError, StateDamagedError, StateFormatError
@@ -51,7 +51,7 @@ def restart(plan, saved):
     return query
 
 
-TUMBLING = WindowSpec(TumblingEventTimeWindows(10))
+TUMBLING = WindowQuery(TumblingEventTimeWindows(10))
 
 
 def test_key_groups_with_different_watermarks_are_refused():
@@ -91,7 +91,7 @@ def test_combined_header_keeps_common_entries_and_refuses_different_offsets():
 
 
 def test_number_of_key_groups_cannot_change_with_staggered_windows():
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(1000, 0, WindowStagger.RANDOM)))
+    plan = plan_of(WindowQuery(TumblingEventTimeWindows(1000, 0, WindowStagger.RANDOM)))
     saved = saved_after(plan, rows(3, 500))
     with pytest.raises(PlanMismatchError, match="staggered windows are shifted"):
         rescaled(saved, plan, placement, 2)
@@ -155,7 +155,7 @@ def test_restore_into_key_groups_with_state_is_refused():
 @pytest.mark.parametrize("exact", [False, True])
 def test_error_names_the_changed_windows_and_the_allowed_changes(exact):
     saved = saved_after(plan_of(TUMBLING, exact=exact), rows(3))
-    other = plan_of(WindowSpec(EventTimeSessionWindows(10)), exact=exact)
+    other = plan_of(WindowQuery(EventTimeSessionWindows(10)), exact=exact)
     with pytest.raises(PlanMismatchError, match=r"(?s)windows: .*->.*savepoints.md lists the possible changes") as raised:
         restart(other, saved)
     assert "windows" in raised.value.changed
@@ -206,7 +206,7 @@ def test_user_function_and_declared_aggregates_cannot_replace_each_other():
 
 
 def test_aggregates_of_sessions_may_change():
-    windowing = WindowSpec(EventTimeSessionWindows(10))
+    windowing = WindowQuery(EventTimeSessionWindows(10))
     query = restart(
         plan_of(windowing, agg.count_distinct("u"), agg.sum("v")), saved_after(plan_of(windowing, agg.sum("v")), rows(3, 4))
     )
@@ -214,7 +214,7 @@ def test_aggregates_of_sessions_may_change():
 
 
 def test_changelog_takes_back_null_for_a_new_aggregate():
-    windowing = WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=100)
+    windowing = WindowQuery(TumblingEventTimeWindows(10), allowed_lateness=100)
     saved = saved_after(plan_of(windowing, agg.sum("v"), changelog=True), rows(3), rows(15))
     query = restart(plan_of(windowing, agg.min("u"), agg.sum("v"), changelog=True), saved)
     changes = [values for _, values in query.run(MicroBatch([rows(5)])).fired["a"]]
@@ -223,7 +223,7 @@ def test_changelog_takes_back_null_for_a_new_aggregate():
 
 def test_windows_may_become_fewer_and_shorter_if_their_panes_match():
     def sliding(size, slide):
-        return plan_of(WindowSpec(SlidingEventTimeWindows(size, slide)))
+        return plan_of(WindowQuery(SlidingEventTimeWindows(size, slide)))
 
     early, late = rows(*range(1, 58, 4)), rows(*range(61, 160, 4))
     saved = saved_after(sliding(60, 10), early)
@@ -258,9 +258,9 @@ def test_windows_that_begin_before_the_kept_rows_are_refused(planned):
     saved = saved_after(planned(TUMBLING), rows(3), rows(35))
     for size, lacking in ((40, 30), (20, 10)):
         with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row in the saved state"):
-            restart(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
+            restart(planned(WindowQuery(TumblingEventTimeWindows(size))), saved)
     # A window that begins with the kept rows has all its rows.
-    query = restart(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
+    query = restart(planned(WindowQuery(TumblingEventTimeWindows(15))), saved)
     assert fired_results(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -89,7 +89,7 @@ def outputs_after_restart(rng, old, new, migrate, batches):
 def test_migrated_accumulators_equal_those_of_a_query_from_the_start(seed, in_two_phases):
     rng = random.Random(seed)
     windows = rng.choice([TumblingEventTimeWindows(7), SlidingEventTimeWindows(12, 3), EventTimeSessionWindows(5)])
-    windowing = WindowSpec(windows, allowed_lateness=rng.choice([0, 4]))
+    windowing = WindowQuery(windows, allowed_lateness=rng.choice([0, 4]))
     old = plan_of(windowing, AggregateRows(SumAndCount()), OLD if in_two_phases else None)
     new = plan_of(windowing, AggregateRows(SumAndCountByName()), NEW if in_two_phases else None)
     migrate = {"accumulator": by_name}
@@ -119,7 +119,7 @@ class CountingByKeyWithCounter(CountingByKey):
 @pytest.mark.parametrize("seed", range(10))
 def test_migrated_state_equals_that_of_a_query_from_the_start(seed):
     rng = random.Random(seed)
-    windowing = WindowSpec(TumblingEventTimeWindows(7))
+    windowing = WindowQuery(TumblingEventTimeWindows(7))
     old, new = (plan_of(windowing, KeepRows(function())) for function in (CountingByKey, CountingByKeyWithCounter))
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
     migrate = {"state:seen": lambda old: Counter(rows=old)}
@@ -129,7 +129,7 @@ def test_migrated_state_equals_that_of_a_query_from_the_start(seed):
 
 
 def test_other_accumulators_are_refused_without_a_migration():
-    windowing, rng = WindowSpec(TumblingEventTimeWindows(100)), random.Random(1)
+    windowing, rng = WindowQuery(TumblingEventTimeWindows(100)), random.Random(1)
     batches = [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])] * 2
     for accumulators in ((None, None), (OLD, NEW)):
         plans = [
@@ -154,7 +154,7 @@ def test_other_accumulators_are_refused_without_a_migration():
 
 @pytest.mark.parametrize("migrate", [{}, {"state:seen": by_name}])
 def test_state_without_a_migration_is_unchanged(migrate):
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), AggregateRows(SumAndCount()))
+    plan = plan_of(WindowQuery(TumblingEventTimeWindows(100), every_firing=True), AggregateRows(SumAndCount()))
     query = Query(plan, 1)
     query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
     (saved,) = query.tables()
@@ -166,7 +166,7 @@ def test_state_without_a_migration_is_unchanged(migrate):
 
 
 def test_error_of_a_migration_shows_the_old_value():
-    windowing = WindowSpec(TumblingEventTimeWindows(100))
+    windowing = WindowQuery(TumblingEventTimeWindows(100))
     old, new = plan_of(windowing, AggregateRows(SumAndCount())), plan_of(windowing, AggregateRows(SumAndCountByName()))
     with pytest.raises(WindowFunctionError, match=r"migrate\['accumulator'\] raised KeyError.*old value \(2, 1\)"):
         list(
@@ -190,7 +190,7 @@ def test_error_of_a_migration_shows_the_old_value():
     ],
 )
 def test_migration_of_unknown_state_is_refused(migrate, words):
-    windowing = WindowSpec(TumblingEventTimeWindows(7))
+    windowing = WindowQuery(TumblingEventTimeWindows(7))
     with pytest.raises(InvalidPlanError) as refused:
         check_migrations(migrate, plan_of(windowing, AggregateRows(SumAndCount())))
     assert words in str(refused.value)
@@ -202,7 +202,7 @@ def test_migration_of_unknown_state_is_refused(migrate, words):
 
 
 def test_migration_replaces_only_an_aggregate_function_by_another():
-    windowing, migrate = WindowSpec(TumblingEventTimeWindows(7)), {"accumulator": by_name}
+    windowing, migrate = WindowQuery(TumblingEventTimeWindows(7)), {"accumulator": by_name}
     plan = plan_of(windowing, AggregateRows(SumAndCountByName()))
     assert plan.identity()["function"] == "aggregate with SumAndCountByName"
     saved = {"function": "aggregate with SumAndCount", "windows": "others"}
@@ -232,7 +232,7 @@ class Total(SumAndCount):
 
 
 def test_migration_gets_a_one_column_accumulator_as_a_plain_value():
-    windowing, schema = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
+    windowing, schema = WindowQuery(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
     old, new = plan_of(windowing, AggregateRows(Total()), schema), plan_of(windowing, AggregateRows(SumAndCountByName()), NEW)
     query, again, old_values = Query(old, 1), Query(new, 1), []
     query.run(harness.MicroBatch([[("a", 1, 2, None, 1), ("a", 2, 5, None, 2), ("b", 3, 4, None, 3)]]))
@@ -248,7 +248,7 @@ def test_migration_gets_a_one_column_accumulator_as_a_plain_value():
 
 
 def test_reduce_with_an_evictor_has_no_accumulator_to_migrate():
-    windowing = WindowSpec(TumblingEventTimeWindows(7), evictor=CountEvictor.of(3))
+    windowing = WindowQuery(TumblingEventTimeWindows(7), evictor=CountEvictor.of(3))
     plan = plan_of(windowing, ReduceRows(lambda a, b: a))
     assert plan.operator.row_plan.keeps_elements
     with pytest.raises(InvalidPlanError, match="does not keep accumulators"):

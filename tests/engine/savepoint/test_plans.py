@@ -11,7 +11,7 @@ from panestream.engine.operators.accumulating.windowed_rows import TablePerWindo
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import AbsentOverRows, recipe_json, recipe_of
@@ -147,7 +147,7 @@ AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"))
 
 def on_columns(assigner, trigger=None, lateness=0, **more):
     return harness.Query(
-        WindowSpec(assigner, trigger, allowed_lateness=lateness), AGGREGATES, delay=2, late=True, more=more
+        WindowQuery(assigner, trigger, allowed_lateness=lateness), AGGREGATES, delay=2, late=True, more=more
     ).columnar()
 
 
@@ -180,7 +180,7 @@ def test_columnar_plan_survives_json(original):
 
 
 def test_plan_over_tables_is_read_with_its_function_by_name():
-    windowing, result = WindowSpec(TumblingEventTimeWindows(10)), pa.schema([("n", pa.int64())])
+    windowing, result = WindowQuery(TumblingEventTimeWindows(10)), pa.schema([("n", pa.int64())])
     function = TablePerWindow(lambda key, window, table: table)
     original = harness.plan_for(plan_table_function(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
     read_plan, before = roundtrip_plan(original).operator, original.operator
@@ -195,7 +195,7 @@ def test_plan_over_tables_is_read_with_its_function_by_name():
 
 @pytest.mark.parametrize("pickled", [False, True])
 def test_plan_of_the_row_operator_is_read_with_its_window_and_schemas(pickled):
-    windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5), CountTrigger.of(2), CountEvictor(3), pickled_state=pickled)
+    windowing = WindowQuery(SlidingProcessingTimeWindows(20, 5), CountTrigger.of(2), CountEvictor(3), pickled_state=pickled)
     original = plan(windowing, KeepRows(applied(lambda key, window, rows: [])), harness.KEYS)
     read_plan, before = roundtrip_plan(original).operator, original.operator
     # Pickles were allowed when the state was written. A reader must allow them again.
@@ -208,7 +208,7 @@ def test_plan_of_the_row_operator_is_read_with_its_window_and_schemas(pickled):
 
 
 def test_declared_aggregates_of_the_row_operator_survive_json():
-    original = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), AGGREGATES).row()
+    original = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), AGGREGATES).row()
     read_plan, before = roundtrip_plan(original).operator.declared, original.operator.declared
     assert (read_plan.aggregates, read_plan.described) == (before.aggregates, before.described)
 
@@ -230,7 +230,7 @@ def test_plan_whose_windows_do_not_fit_its_operator_is_refused(original, words):
 
 
 def test_user_code_is_read_by_name_and_does_not_run():
-    windowing = WindowSpec(Whole(), Quiet(), Odd())
+    windowing = WindowQuery(Whole(), Quiet(), Odd())
     read_plan = roundtrip_plan(plan(windowing, AggregateRows(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
     window = read_plan.operator.row_plan.window
     assert (repr(window.assigner).split(".")[-1], window.assigner.is_event_time) == ("Whole object>", True)
@@ -253,20 +253,20 @@ def test_user_code_is_read_by_name_and_does_not_run():
     ids=["e", "a", "r"],
 )
 def test_identity_of_a_plan_does_not_depend_on_missing_code(function):
-    original = plan(WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0)), function, harness.ROWS)
+    original = plan(WindowQuery(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0)), function, harness.ROWS)
     assert roundtrip_plan(original).identity() == original.identity()
 
 
 @pytest.mark.parametrize("function", [AggregateRows(Totals()), ReduceRows(lambda a, b: a)], ids=["a", "r"])
 def test_json_shows_whether_a_function_follows_the_aggregation(function):
-    windowing = WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0))
+    windowing = WindowQuery(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0))
     assert roundtrip_plan(plan(windowing, function, harness.ROWS)).operator.row_plan.function.then is None
     then = replace(function, then=applied(lambda key, window, rows: []))
     assert roundtrip_plan(plan(windowing, then, harness.ROWS)).operator.row_plan.function.then is not None
 
 
 def test_newer_format_and_unknown_names_are_refused():
-    original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
+    original = plan_json(plan(WindowQuery(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(StateFormatError, match=r"format 99.*a newer one"):
         plan_of({**original, "format": 99})
     with pytest.raises(StateFormatError, match="operator 'MatchSpec'"):
@@ -281,7 +281,7 @@ def test_newer_format_and_unknown_names_are_refused():
 
 @pytest.mark.parametrize("broken", [{"operator": {}}, {"identity": 3}], ids=["something is missing", "it is of another type"])
 def test_changed_plan_is_refused_with_the_cause(broken):
-    original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
+    original = plan_json(plan(WindowQuery(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(
         StateFormatError, match=r"this version of panestream cannot read the saved plan \((Key|Type|Value|Attribute)Error: "
     ) as caught:
@@ -305,7 +305,7 @@ def test_plan_with_an_aggregate_of_an_unknown_package_is_refused():
 
 def test_user_aggregate_keeps_its_partial_types():
     types = {"text": pa.string(), "int": pa.int64()}
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     operator = plan_aggregates(windowing, [agg.user(Story(), "text", "int")], types, harness.KEYS)
     original = harness.plan_for(operator, windowing)
     assert roundtrip_plan(original).operator.aggregation.partial_schema == operator.aggregation.partial_schema

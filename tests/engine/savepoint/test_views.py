@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.state_views import share
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
@@ -58,7 +58,7 @@ class StateOfAllKinds(ProcessWindowFunction):
 
 
 def test_views_show_states_by_descriptor_key_and_window():
-    windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2))
+    windowing = WindowQuery(TumblingEventTimeWindows(10), CountTrigger.of(2))
     (view,) = views_of(plan_of(windowing, KeepRows(StateOfAllKinds())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
     bounds = {"window_start": micros(0), "window_end": micros(10), "key_group": 0, "key": {"key": "a"}}
     nowhere = {**bounds, "window_start": None, "window_end": None}
@@ -70,7 +70,7 @@ def test_views_show_states_by_descriptor_key_and_window():
 
 
 def test_views_show_elements_once_with_their_windows():
-    windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
+    windowing = WindowQuery(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
     (view,) = views_of(plan_of(windowing, KeepRows(StateOfAllKinds())), [row("a", 1, 7), row("a", 12, 8)])
     assert [(row_["element"]["v"], row_["time"], row_["place"], row_["value"]) for row_ in view.elements.to_pylist()] == [
         (7, micros(1), 0, None),
@@ -82,7 +82,7 @@ def test_views_show_elements_once_with_their_windows():
 
 def test_views_show_timers_and_the_first_as_due():
     trigger = ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True)
-    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), KeepRows(StateOfAllKinds())), [row("a", 1, 7)])
+    (view,) = views_of(plan_of(WindowQuery(GlobalWindows.create(), trigger), KeepRows(StateOfAllKinds())), [row("a", 1, 7)])
     (timer,) = view.timers.to_pylist()
     assert (timer["kind"], timer["time"], timer["window_start"]) == ("processing", micros(104), None)
     (window,) = view.windows.to_pylist()
@@ -111,7 +111,7 @@ class FailingOnceGone(AggregateFunction):
 
 def test_views_do_not_call_user_code(monkeypatch):
     accumulators = pa.schema([("n", pa.int64()), ("values", pa.list_(pa.int64()))])
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     for phases in (None, accumulators):
         operator = plan_functions(
             windowing, AggregateRows(FailingOnceGone()), RESULT, harness.ROWS, FailingOnceGone(), harness.KEYS, phases
@@ -134,7 +134,7 @@ def test_views_do_not_call_user_code(monkeypatch):
 
 
 def test_views_show_a_reduced_row_as_contents():
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
     function = ReduceRows(lambda a, b: a if a.v > b.v else b)
     operator = plan_functions(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
@@ -146,7 +146,7 @@ def test_views_show_the_number_of_firings_and_the_last_one():
     """A window that never fired has a null as its last firing, which differs from "early", the first kind of firing."""
     early = ContinuousEventTimeTrigger(10)
     query = harness.Query(
-        WindowSpec(TumblingEventTimeWindows(40), early, allowed_lateness=100),
+        WindowQuery(TumblingEventTimeWindows(40), early, allowed_lateness=100),
         (agg.count().alias("n"),),
         more={"with_firing": True},
     )
@@ -187,7 +187,7 @@ def in_micros(time):
     ("windowing", "clock", "rows", "expected", "timers"),
     [
         (
-            WindowSpec(TEN, allowed_lateness=5),
+            WindowQuery(TEN, allowed_lateness=5),
             100,
             [row("a", 1, 7), row("a", 2, 1), row("a", 12, 8)],
             # The first window has fired and waits only for its end.
@@ -195,24 +195,24 @@ def in_micros(time):
             [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
         ),
         (
-            WindowSpec(TEN, PurgingTrigger.of(EventTimeTrigger.create()), allowed_lateness=5),
+            WindowQuery(TEN, PurgingTrigger.of(EventTimeTrigger.create()), allowed_lateness=5),
             100,
             [row("a", 1, 7), row("a", 12, 8)],
             {FIRST: ((0, None), 1, None, 14), SECOND: ((1, 8), 0, 19, 24)},
             [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
         ),
         # Only rows make the window fire, so it is never due.
-        (WindowSpec(TEN, CountTrigger.of(3)), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, None, 9)}, [(0, "event", 9)]),
-        (WindowSpec(TEN), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, 9, 9)}, [(0, "event", 9)]),
+        (WindowQuery(TEN, CountTrigger.of(3)), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, None, 9)}, [(0, "event", 9)]),
+        (WindowQuery(TEN), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, 9, 9)}, [(0, "event", 9)]),
         (
-            WindowSpec(TumblingProcessingTimeWindows(10), allowed_lateness=5),
+            WindowQuery(TumblingProcessingTimeWindows(10), allowed_lateness=5),
             105,
             [row("a", 1, 7)],
             {("a", 100): ((1, 7), 0, 109, 109)},
             [(100, "processing", 109)],
         ),
         (
-            WindowSpec(GlobalWindows.create(), CountTrigger.of(2)),
+            WindowQuery(GlobalWindows.create(), CountTrigger.of(2)),
             100,
             [row("a", 1, 7)],
             {("a", None): ((1, 7), 0, None, None)},
@@ -248,13 +248,13 @@ def test_views_of_the_row_operator_show_results_firings_and_timers(windowing, cl
 
 
 def test_views_show_no_firings_if_they_are_not_numbered():
-    (view,) = views_of(harness.Query(WindowSpec(TEN), SUMS).row(), [row("a", 1, 7)])
+    (view,) = views_of(harness.Query(WindowQuery(TEN), SUMS).row(), [row("a", 1, 7)])
     (window,) = view.windows.to_pylist()
     assert (window["firings"], window["results"]) == (None, {"n": 1, "total": 7})
 
 
 def test_views_show_no_results_of_a_function_after_aggregates():
-    windowing = WindowSpec(TEN, every_firing=True)
+    windowing = WindowQuery(TEN, every_firing=True)
     operator = plan_aggregates(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7)])
     (window,) = view.windows.to_pylist()
@@ -262,7 +262,7 @@ def test_views_show_no_results_of_a_function_after_aggregates():
 
 
 def test_bytes_of_windows_follow_their_number_of_elements_plus_one():
-    windowing = WindowSpec(TEN, CountTrigger.of(9))
+    windowing = WindowQuery(TEN, CountTrigger.of(9))
     query = Query(plan_of(windowing, KeepRows(StateOfAllKinds())), 1)
     query.run(harness.MicroBatch([[row("a", 1, 7), row("a", 2, 8), row("a", 12, 8)]]))
     (saved,) = query.tables()

@@ -22,7 +22,7 @@ from panestream.engine.operators.row import pages as row_index
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
 from panestream.engine.storage.sealed_state import StateAge
@@ -73,23 +73,23 @@ class Counting(ProcessWindowFunction):
         context.window_state().get_state(ValueStateDescriptor("firings")).clear()
 
 
-def plan_declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
+def plan_declared(windowing: WindowQuery, *, row: bool = False, **more) -> WindowPlan:
     query = harness.Query(windowing, SUMS, 3, more=more)
     return query.row() if row else query.columnar()
 
 
-def plan_function(windowing: WindowSpec, called=None) -> WindowPlan:
+def plan_function(windowing: WindowQuery, called=None) -> WindowPlan:
     operator = plan_functions(windowing, KeepRows(called or applied(list_rows)), RESULTS, harness.ROWS, list_rows, harness.KEYS)
     return harness.plan_for(operator, windowing, 3)
 
 
 def interval() -> WindowPlan:
     operator = IntervalSpec(-8, 5, "full", harness.SIDED, harness.SIDED, harness.KEYS)
-    return harness.plan_for(operator, WindowSpec(GlobalWindows.create()), 3)
+    return harness.plan_for(operator, WindowQuery(GlobalWindows.create()), 3)
 
 
-def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
-    return WindowSpec(assigner, trigger, evictor, lateness, every_firing=exact)
+def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowQuery:
+    return WindowQuery(assigner, trigger, evictor, lateness, every_firing=exact)
 
 
 SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)

@@ -45,7 +45,7 @@ from tests.comparison import harness
 
 SECOND = 1_000_000
 PLAN = replace(
-    harness.Query(harness.WindowSpec(TumblingEventTimeWindows(10 * SECOND)), (agg.count().alias("n"),)).columnar(), groups=3
+    harness.Query(harness.WindowQuery(TumblingEventTimeWindows(10 * SECOND)), (agg.count().alias("n"),)).columnar(), groups=3
 )
 NAMES = group_values(3)
 STORED = pa.schema(
@@ -238,7 +238,7 @@ def test_restored_state_equals_the_saved_state(batch_bytes, monkeypatch):
 
 def test_reasons_against_restoring_into_a_plan_are_rows():
     made, given = restore_of_saved()
-    shifted = harness.Query(harness.WindowSpec(TumblingEventTimeWindows(7 * SECOND)), (agg.count().alias("n"),)).columnar()
+    shifted = harness.Query(harness.WindowQuery(TumblingEventTimeWindows(7 * SECOND)), (agg.count().alias("n"),)).columnar()
     other = Restore(replace(made._taken, plan=replace(shifted, groups=3)))
     found = pa.Table.from_batches(other.refusals(given))["why"].to_pylist()
     # The key group without rows has no reason.

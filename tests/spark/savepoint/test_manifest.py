@@ -30,7 +30,7 @@ from tests.comparison import harness
 from tests.spark.plain_files import PlainSpark
 
 PLAN = replace(
-    harness.Query(harness.WindowSpec(TumblingEventTimeWindows(10_000_000)), (agg.count().alias("n"),)).columnar(), groups=2
+    harness.Query(harness.WindowQuery(TumblingEventTimeWindows(10_000_000)), (agg.count().alias("n"),)).columnar(), groups=2
 )
 SOURCES = [
     SourcePosition(0, "files", '{"logOffset":3}', 4, {"part-0": [4, "17"]}),

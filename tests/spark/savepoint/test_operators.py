@@ -14,7 +14,7 @@ from tests.comparison import harness
 
 
 def plan_of(seconds, groups=1):
-    windowing = harness.WindowSpec(TumblingEventTimeWindows(seconds * 1_000_000))
+    windowing = harness.WindowQuery(TumblingEventTimeWindows(seconds * 1_000_000))
     return replace(harness.Query(windowing, (agg.count().alias("n"),)).columnar(), groups=groups)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.spark.savepoint.restore import RestorePlan
 from panestream.windowing import aggregates as agg
@@ -21,7 +21,7 @@ WINDOW = 10_000_000
 
 def two_key_groups(groups: int) -> tuple[RestorePlan, list[dict[str, pa.Table]]]:
     """Return the restore plan and tables of two key groups with a row each. The clock woke the second key group again."""
-    windowing = WindowSpec(TumblingProcessingTimeWindows(WINDOW), every_firing=True)
+    windowing = WindowQuery(TumblingProcessingTimeWindows(WINDOW), every_firing=True)
     plan = replace(harness.Query(windowing, (agg.count().alias("n"),)).row(), groups=2, ticks=TICKS, event_time=None)
     headers, tables = [], []
     for group, clocks in enumerate(((CLOCKS[0],), CLOCKS)):

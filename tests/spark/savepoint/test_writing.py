@@ -15,7 +15,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
 
-WINDOWING = harness.WindowSpec(TumblingEventTimeWindows(10_000_000))
+WINDOWING = harness.WindowQuery(TumblingEventTimeWindows(10_000_000))
 PLAN = replace(harness.Query(WINDOWING, (agg.count().alias("n"),)).columnar(), groups=3)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import panestream.testing.simulation as simulation
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.testing.simulation.own import UserQuery, row_maker
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -19,9 +19,9 @@ from tests.comparison import harness
 COLUMNS = pa.schema([("x", pa.float64())])
 RESULTS = (agg.count().alias("n"), agg.mean("x").alias("m"))
 WINDOWS = [
-    WindowSpec(TumblingEventTimeWindows(60), fill=Fill("last", (("n", "zero"),), 240)),
-    WindowSpec(SlidingEventTimeWindows(60, 20), allowed_lateness=100, fill=Fill("last", max_gap=120)),
-    WindowSpec(TumblingEventTimeWindows(60), fill=Fill("zero", (("m", "linear"),), 300)),
+    WindowQuery(TumblingEventTimeWindows(60), fill=Fill("last", (("n", "zero"),), 240)),
+    WindowQuery(SlidingEventTimeWindows(60, 20), allowed_lateness=100, fill=Fill("last", max_gap=120)),
+    WindowQuery(TumblingEventTimeWindows(60), fill=Fill("zero", (("m", "linear"),), 300)),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream.engine.operators.row.process import process_spec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import KEY, TIME, UserEngine, UserQuery, UserSubject, row_maker
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -82,7 +82,7 @@ class ProcessSubject(UserSubject):
 
 
 def explore(schedules, seed):
-    window = WindowSpec(pst.TumblingEventTimeWindows(SPAN))
+    window = WindowQuery(pst.TumblingEventTimeWindows(SPAN))
     query = UserQuery(window, None, (), COLUMNS, False, row_maker(COLUMNS), SPAN, (0, SPAN // 2, 6 * SPAN))
     runs = Counter()
     for number in range(schedules):

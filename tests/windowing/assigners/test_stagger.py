@@ -6,7 +6,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows, WindowStagger
 from panestream.windowing.triggers import CountTrigger
@@ -14,7 +14,7 @@ from panestream.windowing.triggers import CountTrigger
 
 def windows_of(stagger, *, group, clock=0, time=TumblingProcessingTimeWindows):
     """Return the start of a group's first window, before and after a restart at another time."""
-    plan, state = RowPlan(WindowSpec(time(100, 7, stagger), trigger=CountTrigger(1)), ReduceRows(max)), MemoryState()
+    plan, state = RowPlan(WindowQuery(time(100, 7, stagger), trigger=CountTrigger(1)), ReduceRows(max)), MemoryState()
     starts = []
     for now in (clock, clock + 1234):
         operator = RowOperator(plan, state, group)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 import panestream as pst
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.functions import WindowFunctionError
@@ -209,7 +209,7 @@ def test_inner_triggers_are_listed():
         "PurgingTrigger", "AfterWatermark", "ProcessingTimeoutTrigger", "AtSum"
     ]  # fmt: skip
     windows = pst.TumblingEventTimeWindows(10)
-    assert WindowSpec(windows, trigger).sees_elements
-    assert not WindowSpec(windows, ALL[1]).sees_elements
+    assert WindowQuery(windows, trigger).sees_elements
+    assert not WindowQuery(windows, ALL[1]).sees_elements
     delta = pst.triggers.DeltaTrigger.of(1, lambda old, new: new - old)
-    assert WindowSpec(windows, pst.AfterWatermark().early(delta)).sees_elements
+    assert WindowQuery(windows, pst.AfterWatermark().early(delta)).sees_elements

@@ -277,7 +277,7 @@ class AsOfOperator(TwoSidesOperator):
             found[side] = self._layouts[side].save(rows)
         return found
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         rows = {side: sorted_by_pane([self._layouts[side].restore(saved)]) for side in SIDES}
         settled = {side: table.column("pane").to_numpy() < _live(self._reached) for side, table in rows.items()}
         for side, blocks in self._blocks.items():

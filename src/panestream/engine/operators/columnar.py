@@ -171,13 +171,13 @@ class PagedOperator(GroupOperator[Fresh]):
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         return {**self._layout.header(), "counters": {}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         return {self._layout.name: self._pages.read(np.ones(len(self._pages.index), np.bool_))}
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         self._write_all(self._layout.restore(saved))
 
     def _write_all(self, rows: pa.Table) -> None:

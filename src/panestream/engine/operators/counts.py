@@ -29,7 +29,7 @@ from panestream.engine.operators.columnar import (
     partials_of,
 )
 from panestream.engine.plan import EARLY, Capabilities, Chunk, WindowPlan, not_kept, not_numbered
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, window_rows
@@ -226,7 +226,7 @@ class CountOperator(PagedOperator[Contents | None]):
         # State older than this counter does not contain the number of keys.
         self._keys: int | None = self._saved.get("keys") if self._saved else 0
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         return {} if self._keys is None else {"keys": self._keys}
 
     def _kept_windows(self) -> int | None:
@@ -238,7 +238,7 @@ class CountOperator(PagedOperator[Contents | None]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Contents | None:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Contents | None:
         arrived = batch.of(INPUTS)
         if not arrived:
             return None
@@ -347,7 +347,7 @@ def numbered(partials: pa.Table, panes: Ints) -> pa.Table:
     return partials.set_column(0, partials.schema.field(0), pa.array(panes))
 
 
-def counts_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
+def counts_rule(window: WindowQuery, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan global windows with a count trigger (purging, with a count evictor, or plain) over declared aggregates."""
     if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
         return None
@@ -361,7 +361,7 @@ def counts_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsuppo
     return Supported(CountSpec(shape, tuple(asked.aggregates), aggregation))
 
 
-def _shape(window: WindowSpec) -> CountShape | str:
+def _shape(window: WindowQuery) -> CountShape | str:
     """Return the shape of the windows, or why columns do not support them. A count of 0 fires at every row, like 1."""
     trigger, evictor = window.trigger, window.evictor
     purges = type(trigger) is PurgingTrigger

@@ -216,6 +216,6 @@ class IntervalOperator(TwoSidesOperator):
     def _state_tables(self) -> Mapping[str, pa.Table]:
         return {side: self._layouts[side].save(self._stored(side, self._live(side, self._reached))) for side in SIDES}
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         for side, blocks in self._blocks.items():
             blocks.append(sorted_by_pane([self._layouts[side].restore(saved)]))

@@ -42,7 +42,7 @@ from panestream.engine.operators.columnar import (
     on_a_line,
 )
 from panestream.engine.plan import ON_TIME, Capabilities, Chunk, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, window_rows
@@ -242,7 +242,7 @@ class PredicateOperator(PagedOperator[Steps]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Steps:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Steps:
         fresh = self._fresh(batch, step, output)
         changed = self._hashes(fresh)
         read = self._pages.due(step.after)
@@ -353,7 +353,7 @@ def label_of(predicate: str) -> str:
     return f"whether {predicate}"
 
 
-def predicates_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
+def predicates_rule(window: WindowQuery, asked: WindowRequest) -> Supported | None:
     """Plan windows by predicates over declared aggregates; raise InvalidPlanError for unsupported queries."""
     assigner = window.assigner
     if not isinstance(assigner, PredicateWindows):

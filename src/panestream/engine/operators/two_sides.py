@@ -105,7 +105,7 @@ class TwoSidesOperator(GroupOperator[Mapping[str, pa.Table]]):
     def _storage_of(self, state: SealedState) -> Storage:
         """Return the storage of the rows, which owns the meta record."""
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Mapping[str, pa.Table]:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Mapping[str, pa.Table]:
         """Return the rows of each side that are not late, by time."""
         fresh, late = {}, []
         past = self._plan.operator.capabilities.late_by_time or 0
@@ -151,7 +151,7 @@ class TwoSidesOperator(GroupOperator[Mapping[str, pa.Table]]):
     def _kept_windows(self) -> int | None:
         return None
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         return {"counters": {}}
 
 

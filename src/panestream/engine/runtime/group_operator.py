@@ -125,14 +125,14 @@ class GroupOperator(ABC, Generic[Fresh]):
         load      the meta record: check the plan; read watermark, processing time, closed windows, the operator's values
         invalid   rows without usable event time leave
         advance   the time before and after the micro-batch
-        take in   rows are judged by the time *before*; late ones leave, or are counted
+        ingest   rows are judged by the time *before*; late ones leave, or are counted
         fire      windows that end between the two, or have late rows, are emitted
         close     data that windows still need is stored, the rest deleted
         save      the meta record
         wake up   the processing time at which something fires without rows
         measure   the metrics
 
-    An operator implements :meth:`_take_in`, :meth:`_fire`, :meth:`_close` and, if needed, the other hooks below. It creates its
+    An operator implements :meth:`_ingest`, :meth:`_fire`, :meth:`_close` and, if needed, the other hooks below. It creates its
     storage first, then calls this constructor (which raises PlanMismatchError for another plan's state), then reads its other
     values from :attr:`_saved`. In windows of processing time (``by_processing_time``) nothing is late.
     """
@@ -160,7 +160,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         for table in batch.invalid:
             self._emit_rows(self._plan.invalid_tags, table, output)
         step = self._advance(batch)
-        fresh = self._take_in(batch, step, output)
+        fresh = self._ingest(batch, step, output)
         fresh = self._fire(fresh, step, output)
         if not step.end_of_input:
             self._close(fresh, step)
@@ -185,7 +185,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             "clock": self._processing_time,
             "closed": self._closing.until,
             **self._lacking(),
-            **self._described(),
+            **self._own_header(),
         }
 
     def restore(self, saved: StateTables) -> int | None:
@@ -206,8 +206,8 @@ class GroupOperator(ABC, Generic[Fresh]):
         check_taken_over(saved.header["identity"], self._plan)
         self._tracker = WatermarkTracker.from_json(self._plan.watermark, saved.header["watermarks"], self._plan.ticks)
         self._processing_time, self._closing.until = saved.header["clock"], saved.header["closed"]
-        self._incomplete = incomplete_parts(saved.header, self._described())
-        self._put(saved)
+        self._incomplete = incomplete_parts(saved.header, self._own_header())
+        self._write_tables(saved)
         self._save()
         return self._next_wake_up(TimeStep(self._reached, self._reached))
 
@@ -226,7 +226,7 @@ class GroupOperator(ABC, Generic[Fresh]):
     # -- implemented by each operator ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Fresh:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Fresh:
         """Process the rows of the micro-batch. Rows that are late at ``step.before`` go to :meth:`_emit_late`."""
 
     @abstractmethod
@@ -242,14 +242,14 @@ class GroupOperator(ABC, Generic[Fresh]):
         """Return the state of all keys as tables that begin with :func:`~panestream.engine.storage.state_tables.key_fields`."""
 
     @abstractmethod
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         """Write such tables to the storage. Time and closed windows are already restored."""
 
     @abstractmethod
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         """Return the header entries of state tables except time (JSON values): ``partials``, ``counters``, the operator's own."""
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         """Return the operator's own entries of the meta record (JSON values), which :attr:`_saved` has in the next batch."""
         return {}
 
@@ -316,7 +316,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             "clock": self._processing_time,
             "closed": self._closing.until,
             **self._lacking(),
-            **self._kept(),
+            **self._own_metadata(),
         }
         self._storage.save(header)
 

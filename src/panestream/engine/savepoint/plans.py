@@ -29,7 +29,7 @@ from panestream.engine.operators.row.process import KeyedProcessSpec, process_sp
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,
@@ -211,7 +211,7 @@ def _read_look_backs(own: Own) -> OperatorSpec:
     kept = own["kept"]
     types = {**dict(zip(own["texts"], kept.types, strict=True)), **own["types"]}
     asked = DeclaredAggregates(own["aggregates"], types, own["key_schema"], columns=own["texts"], kept=kept)
-    verdict = look_back_rule(WindowSpec(own["assigner"]), asked)
+    verdict = look_back_rule(WindowQuery(own["assigner"]), asked)
     if verdict is None:
         raise StateFormatError(f"the saved plan is of look-backs, and its windows are {own['assigner']!r}")
     return verdict.operator
@@ -222,14 +222,16 @@ def _predicates(spec: Any) -> Own:
 
 
 def _read_predicates(own: Own) -> OperatorSpec:
-    verdict = predicates_rule(WindowSpec(own["assigner"]), DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
+    verdict = predicates_rule(
+        WindowQuery(own["assigner"]), DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"])
+    )
     if verdict is None:
         raise StateFormatError(f"the saved plan is of windows by predicates, and its windows are {own['assigner']!r}")
     return verdict.operator
 
 
 def _read_rolling(own: Own) -> OperatorSpec:
-    window = WindowSpec(own["assigner"], allowed_lateness=own["allowed_lateness"])
+    window = WindowQuery(own["assigner"], allowed_lateness=own["allowed_lateness"])
     verdict = rolling_rule(window, DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
     if verdict is None:
         raise StateFormatError(f"the saved plan is of rolling values, and its windows are {own['assigner']!r}")
@@ -276,7 +278,7 @@ def _is_declared(function: Any) -> bool:
 
 
 def _read_row(own: Own) -> OperatorSpec:
-    window = WindowSpec(
+    window = WindowQuery(
         own["assigner"], own["trigger"], own["evictor"], own["allowed_lateness"], own["exact_firings"], own["pickled_state"]
     )
     then = AbsentFunction(own["named"]) if own["then"] else None

@@ -118,10 +118,10 @@ def simulate(
     """
     __tracebackhide__ = True  # the message contains the error; the simulator's code does not help
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-    from panestream.engine.query import WindowSpec
+    from panestream.engine.query import WindowQuery
     from panestream.testing.column_query import runs_on_columns_only
+    from panestream.testing.harness_query import harness_query
     from panestream.testing.simulation.own import UserQuery, row_maker
-    from panestream.testing.window_query import window_query
 
     if not isinstance(assigner, WindowAssigner):
         raise InvalidPlanError(
@@ -129,12 +129,12 @@ def simulate(
             f"joins of two streams.)"
         )
     lateness = instant(allowed_lateness, "allowed lateness")
-    window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
+    window = WindowQuery(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
     declared = () if isinstance(aggregate, AggregateFunction) or aggregate is None or then is not None else aggregate
     # Declared aggregates always use columns, even an empty list of them.
     schema = schema_of(columns or {}) if declared or columns is not None else None
     by_rows = not declared or not runs_on_columns_only(assigner) or any((reduce, apply, process))
-    query = window_query(window, functions, then, columns, side_output_late_data) if by_rows else None
+    query = harness_query(window, functions, then, columns, side_output_late_data) if by_rows else None
 
     length = _span_of(assigner) if span is None else instant(span, "span")
     user_query = UserQuery(

@@ -16,18 +16,18 @@ from panestream.engine.exchange.packing import pack
 from panestream.engine.operators.predicates import label_of
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.testing.column_query import column_operator, runs_on_columns_only
+from panestream.testing.harness_query import LATE, HarnessQuery
 from panestream.testing.simulation.disk import OutputRow, State
 from panestream.testing.simulation.engines import Engine, PlanEngine
 from panestream.testing.simulation.formatting import Micros, plain_rows
 from panestream.testing.simulation.process import SimulatedJob
 from panestream.testing.simulation.row_engine import RowEngine
 from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedule, Settings, with_closing_rows
-from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows, PredicateWindows, RollingWindows
 from panestream.windowing.assigners.look_back import look_backs_of
@@ -53,8 +53,8 @@ class UserQuery:
         delays: possible watermark delays, one of which is chosen for each schedule.
     """
 
-    window: WindowSpec
-    query: WindowQuery | None
+    window: WindowQuery
+    query: HarnessQuery | None
     aggregates: tuple[recipes.Aggregate, ...]
     columns: pa.Schema | None
     keeps_late: bool

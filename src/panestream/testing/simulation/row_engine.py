@@ -13,11 +13,11 @@ from panestream.engine.operators.row.contents import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator, count_state_entries
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
+from panestream.testing.harness_query import LATE, HarnessQuery
 from panestream.testing.simulation.disk import OutputRow, State, TaskState
 from panestream.testing.simulation.engines import Operated
 from panestream.testing.simulation.formatting import Micros, Written
 from panestream.testing.simulation.schedule import MicroBatch
-from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
@@ -30,7 +30,7 @@ _NEWEST = "simulation"
 class RowEngine:
     """A plan of the row operator for the ``query`` of a harness; ``delay`` is that of the watermark."""
 
-    query: WindowQuery
+    query: HarnessQuery
     delay: int
     groups: int
 

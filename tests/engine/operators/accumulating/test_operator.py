@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.accumulating import operator
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
 from panestream.engine.planner import plan_table_function
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -29,7 +29,7 @@ def list_rows(key, window, table):
 
 
 def plan_of(windows, function=list_rows, late=False, delay=0, **more):
-    windowing = WindowSpec(windows, **more)
+    windowing = WindowQuery(windows, **more)
     spec = plan_table_function(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
     return harness.plan_for(spec, windowing, delay, late=late)
 
@@ -126,7 +126,7 @@ def test_error_of_a_function_over_all_windows_shows_their_time_span():
     def fail(table):
         raise ValueError(f"seen {table.num_rows}")
 
-    windowing = WindowSpec(SlidingEventTimeWindows(10, 5))
+    windowing = WindowQuery(SlidingEventTimeWindows(10, 5))
     plan = harness.plan_for(plan_table_function(windowing, AllWindows(fail), RESULTS, harness.ROWS, harness.KEYS), windowing)
     with pytest.raises(WindowFunctionError) as limit_errors:
         harness.run(plan, [batch(("a", 6, 1), ("b", 12, 2), ("a", 40, 3))])

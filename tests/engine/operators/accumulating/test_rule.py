@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.operators.accumulating.operator import why_not_rows
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
@@ -16,11 +16,11 @@ MINUTES = TumblingEventTimeWindows(10)
 @pytest.mark.parametrize(
     ("window", "reasons"),
     [
-        (WindowSpec(MINUTES), []),
-        (WindowSpec(SeveralWindows.of({"a": MINUTES, "b": MINUTES})), ["several windows in one query need declared aggregates"]),
-        (WindowSpec(TumblingProcessingTimeWindows(10)), ["panes of whole rows know event time only"]),
+        (WindowQuery(MINUTES), []),
+        (WindowQuery(SeveralWindows.of({"a": MINUTES, "b": MINUTES})), ["several windows in one query need declared aggregates"]),
+        (WindowQuery(TumblingProcessingTimeWindows(10)), ["panes of whole rows know event time only"]),
         (
-            WindowSpec(MINUTES, ContinuousEventTimeTrigger(5)),
+            WindowQuery(MINUTES, ContinuousEventTimeTrigger(5)),
             [f"panes of whole rows fire at the end of the window, not as {ContinuousEventTimeTrigger(5)!r} says"],
         ),
     ],

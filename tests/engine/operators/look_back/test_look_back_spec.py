@@ -7,7 +7,7 @@ import pytest
 
 from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -122,11 +122,11 @@ def test_explain_mentions_panes_only_if_look_backs_use_them(size, column, read):
 
 def test_look_back_rule_ignores_other_windows_and_refuses_allowed_lateness():
     request = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
-    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), request) is None
+    assert look_back_rule(WindowQuery(TumblingEventTimeWindows(10)), request) is None
     with pytest.raises(InvalidPlanError, match="look-backs"):
-        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), request)
+        look_back_rule(WindowQuery(LookBackWindows(10), allowed_lateness=5), request)
 
 
 def test_results_without_row_columns_are_the_aggregates_alone():
-    verdict = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
+    verdict = look_back_rule(WindowQuery(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
     assert verdict.operator.result_schema == pa.schema([("s", pa.int64())])

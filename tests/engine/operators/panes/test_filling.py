@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.operators.panes.filling import KNOWN
 from panestream.engine.planner import choose, plan_aggregates, split_of
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage.state import MemoryState
@@ -29,7 +29,7 @@ from tests.comparison import harness
 from tests.comparison.harness import MicroBatch
 
 TEN = TumblingEventTimeWindows(10)
-LAST = WindowSpec(TEN, fill=Fill("last"))
+LAST = WindowQuery(TEN, fill=Fill("last"))
 COUNT = (agg.count().alias("n"), agg.mean("x").alias("m"))
 
 
@@ -37,7 +37,7 @@ def row(key: str, time: int, value: int = 1) -> harness.Row:
     return key, time, value, float(value), time
 
 
-def fired(window: WindowSpec, *times: list[harness.Row], end: bool = False, **more) -> list[list]:
+def fired(window: WindowQuery, *times: list[harness.Row], end: bool = False, **more) -> list[list]:
     batches = [MicroBatch([rows]) for rows in times] + ([MicroBatch([], end=True)] if end else [])
     return [one.fired for one in harness.run(harness.Query(window, COUNT, more=more).columnar(), batches)]
 
@@ -45,13 +45,13 @@ def fired(window: WindowSpec, *times: list[harness.Row], end: bool = False, **mo
 @pytest.mark.parametrize(
     ("window", "reason"),
     [
-        (WindowSpec(EventTimeSessionWindows(10)), "not aligned windows"),
-        (WindowSpec(TumblingProcessingTimeWindows(10)), "take windows of event time"),
-        (WindowSpec(TEN, ContinuousEventTimeTrigger(5)), "leave out the trigger"),
-        (WindowSpec(TEN, evictor=CountEvictor(3)), "an evictor needs all elements"),
-        (WindowSpec(TEN, every_firing=True), "every firing was asked for"),
-        (WindowSpec(SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})), "several kinds of windows"),
-        (WindowSpec(TEN, allowed_lateness=5, fill=Fill("null", (("m", "linear"),))), "let the watermark wait longer"),
+        (WindowQuery(EventTimeSessionWindows(10)), "not aligned windows"),
+        (WindowQuery(TumblingProcessingTimeWindows(10)), "take windows of event time"),
+        (WindowQuery(TEN, ContinuousEventTimeTrigger(5)), "leave out the trigger"),
+        (WindowQuery(TEN, evictor=CountEvictor(3)), "an evictor needs all elements"),
+        (WindowQuery(TEN, every_firing=True), "every firing was asked for"),
+        (WindowQuery(SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})), "several kinds of windows"),
+        (WindowQuery(TEN, allowed_lateness=5, fill=Fill("null", (("m", "linear"),))), "let the watermark wait longer"),
     ],
 )
 def test_windows_that_cannot_be_filled_are_refused_with_the_way_out(window, reason):
@@ -79,28 +79,28 @@ def test_window_is_filled_when_time_passes_it_and_not_before():
 
 
 def test_late_row_replaces_a_filled_window_and_corrects_those_that_repeat_it():
-    window = WindowSpec(TEN, allowed_lateness=100, fill=Fill("last", (("n", "zero"),)))
+    window = WindowQuery(TEN, allowed_lateness=100, fill=Fill("last", (("n", "zero"),)))
     steps = fired(window, [row("a", 5, 3)], [row("b", 45)], [row("a", 25, 8)])
     assert steps[-1] == [(("a", 20, 30), (1, 8.0)), (("a", 30, 40), (0, 8.0))]
 
 
 def test_late_row_does_not_repeat_zeros_that_stay():
-    window = WindowSpec(TEN, allowed_lateness=100, fill=Fill("zero"))
+    window = WindowQuery(TEN, allowed_lateness=100, fill=Fill("zero"))
     assert fired(window, [row("a", 5)], [row("b", 45)], [row("a", 25)])[-1] == [(("a", 20, 30), (1, 1.0))]
 
 
 def test_end_of_input_fills_up_to_the_last_window_of_the_newest_row():
-    steps = fired(WindowSpec(TEN, fill=Fill("zero")), [row("a", 5), row("b", 35)], end=True)
+    steps = fired(WindowQuery(TEN, fill=Fill("zero")), [row("a", 5), row("b", 35)], end=True)
     assert [place for step in steps for place, _ in step if place[0] == "a"] == [
         ("a", 0, 10),
         ("a", 10, 20),
         ("a", 20, 30),
         ("a", 30, 40),
     ]
-    assert fired(WindowSpec(TEN, fill=Fill("zero")), end=True) == [[]]
+    assert fired(WindowQuery(TEN, fill=Fill("zero")), end=True) == [[]]
 
 
-def known(window: WindowSpec, *times: list[harness.Row]) -> list[dict]:
+def known(window: WindowQuery, *times: list[harness.Row]) -> list[dict]:
     plan, state = harness.Query(window, COUNT).columnar(), MemoryState()
     harness.run(plan, [MicroBatch([rows]) for rows in times], state)
     return plan.operator.for_group(plan, state, 0).tables().tables[KNOWN].to_pylist()
@@ -108,23 +108,23 @@ def known(window: WindowSpec, *times: list[harness.Row]) -> list[dict]:
 
 def test_state_keeps_the_last_window_of_each_key_and_only_values_that_are_repeated():
     rows = [row("a", 5, 3), row("a", 15, 4), row("b", 7)], [row("c", 41)]
-    assert known(WindowSpec(TEN, fill=Fill("zero", (("m", "last"),))), *rows) == [
+    assert known(WindowQuery(TEN, fill=Fill("zero", (("m", "last"),))), *rows) == [
         {"key 0": "b", "start": 0, "end": 10, "value m": 1.0},
         {"key 0": "a", "start": 10, "end": 20, "value m": 4.0},
     ]
-    assert list(known(WindowSpec(TEN, fill=Fill("zero")), *rows)[0]) == ["key 0", "start", "end"]
+    assert list(known(WindowQuery(TEN, fill=Fill("zero")), *rows)[0]) == ["key 0", "start", "end"]
 
 
 def test_key_is_forgotten_after_its_longest_gap():
     for fill in (Fill("last", max_gap=20), Fill("null", (("m", "linear"),), max_gap=20)):
-        assert [one["key 0"] for one in known(WindowSpec(TEN, fill=fill), [row("a", 5), row("b", 25)], [row("c", 42)])] == ["b"]
+        assert [one["key 0"] for one in known(WindowQuery(TEN, fill=fill), [row("a", 5), row("b", 25)], [row("c", 42)])] == ["b"]
 
 
 def test_huge_gap_is_refused_before_it_fills_the_memory():
-    window = WindowSpec(TEN, fill=Fill("zero"))
+    window = WindowQuery(TEN, fill=Fill("zero"))
     with pytest.raises(MemoryLimitError, match=r"windows without rows .* max_gap='1 day'"):
         fired(window, [row("a", 5)], [row("b", 10**9)], most_bytes=1_000_000)
-    limited = WindowSpec(TEN, fill=Fill("zero", max_gap=20))
+    limited = WindowQuery(TEN, fill=Fill("zero", max_gap=20))
     assert len(fired(limited, [row("a", 5)], [row("b", 10**9)], most_bytes=1_000_000)[-1]) == 3
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError
@@ -51,7 +51,7 @@ def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **m
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operator=plan_aggregates(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
+        operator=plan_aggregates(WindowQuery(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
@@ -317,7 +317,7 @@ def test_repeated_micro_batch_writes_the_same_bytes():
 
 
 def test_processing_time_window_wakes_the_query_at_its_last_instant():
-    windowing = WindowSpec(TumblingProcessingTimeWindows(10))
+    windowing = WindowQuery(TumblingProcessingTimeWindows(10))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
     rows = [[("a", 0, None, None, 1)]]
     emitted = harness.run(
@@ -330,7 +330,7 @@ def test_processing_time_window_wakes_the_query_at_its_last_instant():
 
 def test_first_arrival_wins_among_equal_event_times_in_long_processing_time_windows():
     """A long window is read in pieces of several sizes, which are not in time order."""
-    windowing = WindowSpec(SlidingProcessingTimeWindows(64, 2))
+    windowing = WindowQuery(SlidingProcessingTimeWindows(64, 2))
     recipes = (agg.first("v").alias("first"), agg.last("v").alias("last"), agg.max_by("v", "x").alias("at_max"))
     plan = harness.Query(windowing, recipes).columnar()
     assert plan.operator.levels > 1
@@ -363,21 +363,21 @@ def test_first_arrival_wins_among_equal_event_times_in_long_processing_time_wind
     ],
 )
 def test_explain_describes_the_panes(assigner, description):
-    plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
+    plan = harness.Query(WindowQuery(assigner), (agg.count().alias("n"),)).columnar()
     assert plan.operator.explain(plan, streaming=True)["panes"] == [description]
 
 
 @pytest.mark.parametrize(("clock", "wakes"), [(15, 19), (65, 69), (110, 119)])
 def test_earliest_end_of_several_processing_time_windows_wakes_the_query(clock, wakes):
     several = SeveralWindows.of({"short": TumblingProcessingTimeWindows(10), "long": TumblingProcessingTimeWindows(60)})
-    plan = harness.Query(WindowSpec(several), (agg.count().alias("n"),)).columnar()
+    plan = harness.Query(WindowQuery(several), (agg.count().alias("n"),)).columnar()
     (output,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
     assert output.wake_up == wakes
 
 
 def test_ended_processing_time_window_does_not_wake_the_query_again():
     """The rows are in the panes [10, 15) and [25, 30). Windows that end with the first pane are over when the clock shows 15."""
-    windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5))
+    windowing = WindowQuery(SlidingProcessingTimeWindows(20, 5))
     plan, rows = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), [[("a", 0, None, None, 1)]]
     clocks = [(11, rows), (14, []), (15, []), (26, rows), (29, []), (30, []), (44, []), (45, [])]
     emitted = harness.run(plan, [harness.MicroBatch(rows_at_clock, clock=clock) for clock, rows_at_clock in clocks])
@@ -399,17 +399,17 @@ def test_ended_processing_time_window_does_not_wake_the_query_again():
 
 def test_query_is_not_woken_for_event_time_windows_or_at_the_end_of_input():
     rows, counted = [[("a", 5, None, None, 1)]], (agg.count().alias("n"),)
-    plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), counted, delay=100).columnar()
+    plan = harness.Query(WindowQuery(TumblingEventTimeWindows(10)), counted, delay=100).columnar()
     for more, spans in (([], (0, 0)), ([("a", 45, None, None, 1)], (0, 4))):
         (output,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
         assert (output.wake_up, output.metrics.open_windows, output.fired) == (None, spans, [])
-    plan = harness.Query(WindowSpec(TumblingProcessingTimeWindows(10)), counted).columnar()
+    plan = harness.Query(WindowQuery(TumblingProcessingTimeWindows(10)), counted).columnar()
     first, last = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch(rows, clock=16, end=True)])
     assert (first.wake_up, last.wake_up, last.fired) == (19, None, [(("a", 10, 20), (2,))])
 
 
 def test_continuous_trigger_wakes_the_query_before_the_window_ends():
-    windowing = WindowSpec(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
+    windowing = WindowQuery(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
     rows = [[("a", 0, None, None, 1)]]
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
@@ -419,7 +419,7 @@ def test_continuous_trigger_wakes_the_query_before_the_window_ends():
 
 def test_overdue_window_that_has_fired_does_not_fire_again_after_a_restore():
     """Each window stores the number of the row that opened it. Rows since the last step of time have numbers from 0."""
-    windowing = WindowSpec(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
     plan, state = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), MemoryState()
     rows = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
     emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in rows], state)
@@ -479,7 +479,7 @@ OPENED = ", #0.value int64, #0.by int64, #0.time int64, #1.min int64"
 )
 def test_identity_of_aligned_panes_does_not_change(trigger, opened, more):
     """Checkpoints contain this identity, so it must not change."""
-    operator = harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar().operator
+    operator = harness.Query(WindowQuery(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar().operator
     assert operator.identity() == {
         "aggregates": "agg.count().alias('n')",
         "partials": f"pane int64, rows int64{opened}",
@@ -491,7 +491,7 @@ def test_identity_of_aligned_panes_does_not_change(trigger, opened, more):
 def test_state_of_a_purging_trigger_is_refused_without_purging_and_vice_versa():
     batch = harness.MicroBatch([[("a", 0, 1, None, 1)]])
     plans = [
-        harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar()
+        harness.Query(WindowQuery(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar()
         for trigger in (EARLY, PurgingTrigger(EARLY))
     ]
     for plan, other in (plans, plans[::-1]):

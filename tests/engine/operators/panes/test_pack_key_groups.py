@@ -9,7 +9,7 @@ import pytest
 from panestream.engine.operators.panes.arriving import PARTIALS
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
@@ -36,7 +36,7 @@ TYPES = {"v": pa.int64(), "x": pa.float64()}
 TUMBLING = TumblingEventTimeWindows.of("7 seconds")
 
 
-def plan_of(windows: WindowSpec, **options) -> WindowPlan:
+def plan_of(windows: WindowQuery, **options) -> WindowPlan:
     operator = plan_aggregates(windows, AGGREGATES, TYPES, KEYS)
     return WindowPlan(KEYS.names, KEYS, windows.assigner, operator, WatermarkStrategy(0), "ts", 5, **options)
 
@@ -78,7 +78,7 @@ def split_first(plan: WindowPlan, chunk: Chunk, key_groups: np.ndarray) -> dict[
     [TUMBLING, SlidingEventTimeWindows.of("10 seconds", "4 seconds"), TumblingProcessingTimeWindows.of("5 seconds")],
 )
 def test_key_groups_packed_in_one_pass_get_the_partials_of_rows_split_first(assigner: WindowAssigner) -> None:
-    plan = plan_of(WindowSpec(assigner))
+    plan = plan_of(WindowQuery(assigner))
     rng = np.random.default_rng(20261128)
     for _ in range(random_cases(300)):
         chunk, key_groups = random_chunk(rng, plan)
@@ -93,9 +93,9 @@ def test_key_groups_packed_in_one_pass_get_the_partials_of_rows_split_first(assi
 
 
 def test_rows_that_must_cross_the_exchange_are_split_first() -> None:
-    late = plan_of(WindowSpec(TUMBLING), late_tag="late", row_schema=pa.schema([("v", pa.int64())]))
-    early = plan_of(WindowSpec(TUMBLING, ContinuousEventTimeTrigger.of("2 seconds")))
-    gaps = plan_of(WindowSpec(SlidingEventTimeWindows.of("2 seconds", "5 seconds")))
+    late = plan_of(WindowQuery(TUMBLING), late_tag="late", row_schema=pa.schema([("v", pa.int64())]))
+    early = plan_of(WindowQuery(TUMBLING, ContinuousEventTimeTrigger.of("2 seconds")))
+    gaps = plan_of(WindowQuery(SlidingEventTimeWindows.of("2 seconds", "5 seconds")))
     for plan in (late, early, gaps):
         chunk, key_groups = random_chunk(np.random.default_rng(1), plan)
         assert plan.operator.pack_key_groups(plan, chunk, key_groups) is None
@@ -103,7 +103,7 @@ def test_rows_that_must_cross_the_exchange_are_split_first() -> None:
 
 def test_rows_of_a_key_in_several_key_groups_are_split_first() -> None:
     """The distinct values of a key are split over key groups: a value must not move to the key group of another."""
-    plan = plan_of(WindowSpec(TUMBLING))
+    plan = plan_of(WindowQuery(TUMBLING))
     rng = np.random.default_rng(2)
     for _ in range(random_cases(100)):
         chunk, key_groups = random_chunk(rng, plan)

@@ -10,7 +10,7 @@ from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.operator import panes_rule
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -61,41 +61,41 @@ def reason_single_rows(trigger):
 )
 def test_reasons_why_windows_have_no_panes(assigner, reasons):
     assert why_not_aligned(assigner) == reasons
-    assert why_not_panes(WindowSpec(assigner)) == reasons
+    assert why_not_panes(WindowQuery(assigner)) == reasons
 
 
 @pytest.mark.parametrize(
     ("window", "reasons"),
     [
-        (WindowSpec(EVENT), []),
-        (WindowSpec(EVENT, EventTimeTrigger(), allowed_lateness=5), []),
-        (WindowSpec(EVENT, EARLY), []),
-        (WindowSpec(EVENT, CountTrigger(2)), reason_single_rows(CountTrigger(2))),
-        (WindowSpec(EVENT, ProcessingTimeTrigger()), reason_single_rows(ProcessingTimeTrigger())),
-        (WindowSpec(EVENT, BY_CLOCK), reason_single_rows(BY_CLOCK)),
-        (WindowSpec(CLOCK), []),
-        (WindowSpec(CLOCK, BY_CLOCK), []),
-        (WindowSpec(CLOCK, EventTimeTrigger()), reason_single_rows(EventTimeTrigger())),
-        (WindowSpec(CLOCK, EARLY), reason_single_rows(EARLY)),
-        (WindowSpec(EVENT, AT_EVERY_ROW, allowed_lateness=5), []),
-        (WindowSpec(CLOCK, AT_EVERY_ROW), reason_single_rows(AT_EVERY_ROW)),
-        (WindowSpec(EVENT, PurgingTrigger(AT_EVERY_ROW)), reason_single_rows(PurgingTrigger(AT_EVERY_ROW))),
-        (WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger())), []),
+        (WindowQuery(EVENT), []),
+        (WindowQuery(EVENT, EventTimeTrigger(), allowed_lateness=5), []),
+        (WindowQuery(EVENT, EARLY), []),
+        (WindowQuery(EVENT, CountTrigger(2)), reason_single_rows(CountTrigger(2))),
+        (WindowQuery(EVENT, ProcessingTimeTrigger()), reason_single_rows(ProcessingTimeTrigger())),
+        (WindowQuery(EVENT, BY_CLOCK), reason_single_rows(BY_CLOCK)),
+        (WindowQuery(CLOCK), []),
+        (WindowQuery(CLOCK, BY_CLOCK), []),
+        (WindowQuery(CLOCK, EventTimeTrigger()), reason_single_rows(EventTimeTrigger())),
+        (WindowQuery(CLOCK, EARLY), reason_single_rows(EARLY)),
+        (WindowQuery(EVENT, AT_EVERY_ROW, allowed_lateness=5), []),
+        (WindowQuery(CLOCK, AT_EVERY_ROW), reason_single_rows(AT_EVERY_ROW)),
+        (WindowQuery(EVENT, PurgingTrigger(AT_EVERY_ROW)), reason_single_rows(PurgingTrigger(AT_EVERY_ROW))),
+        (WindowQuery(EVENT, PurgingTrigger(EventTimeTrigger())), []),
         (
-            WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger()), allowed_lateness=5),
+            WindowQuery(EVENT, PurgingTrigger(EventTimeTrigger()), allowed_lateness=5),
             ["a purging trigger fires every late row by itself"],
         ),
-        (WindowSpec(CLOCK, PurgingTrigger(ProcessingTimeTrigger()), allowed_lateness=5), []),
-        (WindowSpec(EVENT, PurgingTrigger(EARLY)), []),
-        (WindowSpec(SlidingEventTimeWindows(5, 10), PurgingTrigger(EARLY)), []),
+        (WindowQuery(CLOCK, PurgingTrigger(ProcessingTimeTrigger()), allowed_lateness=5), []),
+        (WindowQuery(EVENT, PurgingTrigger(EARLY)), []),
+        (WindowQuery(SlidingEventTimeWindows(5, 10), PurgingTrigger(EARLY)), []),
         (
-            WindowSpec(SlidingEventTimeWindows(20, 10), PurgingTrigger(EARLY)),
+            WindowQuery(SlidingEventTimeWindows(20, 10), PurgingTrigger(EARLY)),
             ["a purging trigger takes rows out of one of several overlapping windows"],
         ),
-        (WindowSpec(SlidingEventTimeWindows(20, 10), PurgingTrigger(EventTimeTrigger())), []),
-        (WindowSpec(SlidingEventTimeWindows(20, 10), EARLY), []),
+        (WindowQuery(SlidingEventTimeWindows(20, 10), PurgingTrigger(EventTimeTrigger())), []),
+        (WindowQuery(SlidingEventTimeWindows(20, 10), EARLY), []),
         (
-            WindowSpec(EVENT, CountTrigger(2), CountEvictor(3), every_firing=True),
+            WindowQuery(EVENT, CountTrigger(2), CountEvictor(3), every_firing=True),
             ["an evictor needs all elements", "every firing was asked for"],
         ),
     ],
@@ -116,7 +116,7 @@ def test_reasons_why_a_trigger_does_not_run_on_panes(window, reasons):
     ],
 )
 def test_interval_of_a_continuous_trigger(trigger, interval):
-    assert interval_of(WindowSpec(EVENT, trigger)) == interval
+    assert interval_of(WindowQuery(EVENT, trigger)) == interval
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def aggregates_request(*aggregates, keys=KEYS, then=None):
     ("window", "expected"),
     [
         # by the clock, fires again, fires at rows
-        (WindowSpec(EVENT), (False, False, False)),
-        (WindowSpec(EVENT, allowed_lateness=5), (False, True, False)),
-        (WindowSpec(CLOCK, allowed_lateness=5), (True, False, False)),
-        (WindowSpec(EVENT, AT_EVERY_ROW, allowed_lateness=5), (False, True, True)),
-        (WindowSpec(EVENT, EARLY), (False, False, False)),
+        (WindowQuery(EVENT), (False, False, False)),
+        (WindowQuery(EVENT, allowed_lateness=5), (False, True, False)),
+        (WindowQuery(CLOCK, allowed_lateness=5), (True, False, False)),
+        (WindowQuery(EVENT, AT_EVERY_ROW, allowed_lateness=5), (False, True, True)),
+        (WindowQuery(EVENT, EARLY), (False, False, False)),
     ],
 )
 def test_panes_rule_derives_clock_and_refiring_from_the_windows(window, expected):
@@ -178,8 +178,8 @@ def test_python_functions_do_not_run_on_panes():
         FunctionOfRows(function, KEYS, KEYS, "mine"),
         aggregates_request(then=applied(lambda key, window, rows: [])),
     ):
-        assert panes_rule(WindowSpec(EVENT), request_) == Unsupported([PYTHON])
-    assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
+        assert panes_rule(WindowQuery(EVENT), request_) == Unsupported([PYTHON])
+    assert panes_rule(WindowQuery(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
         [*reason_single_rows(CountTrigger(2)), PYTHON]
     )
 
@@ -192,6 +192,6 @@ def test_python_functions_do_not_run_on_panes():
     ],
 )
 def test_results_of_several_windows_cannot_have_a_column_named_window(request_):
-    assert isinstance(panes_rule(WindowSpec(EVENT), request_), Supported)
+    assert isinstance(panes_rule(WindowQuery(EVENT), request_), Supported)
     with pytest.raises(InvalidPlanError, match="results of several windows have a column 'window' with the label"):
-        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), request_)
+        panes_rule(WindowQuery(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), request_)

@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS
 from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -28,7 +28,7 @@ BLOCKS = "one block of partials per micro-batch and key group, appended, only fo
 
 
 def plan_of(assigner, trigger=None, lateness=0, late=False, **more):
-    windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    windowing = WindowQuery(assigner, trigger, allowed_lateness=lateness)
     return harness.Query(windowing, (agg.sum("v").alias("total"),), late=late, more=more).columnar()
 
 
@@ -136,7 +136,7 @@ def test_rows_cross_as_partials_of_panes():
 
 
 def test_partials_include_the_time_if_an_aggregate_needs_it():
-    plan = harness.Query(WindowSpec(TUMBLING), (agg.first("v").alias("first"),)).columnar()
+    plan = harness.Query(WindowQuery(TUMBLING), (agg.first("v").alias("first"),)).columnar()
     ((_, columns),) = pack_times(plan, 7, 12, 5)
     assert (columns["#0.value"], columns["#0.by"]) == ([2, 1], [5, 12])
 

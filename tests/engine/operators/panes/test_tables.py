@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.key_groups import rescaled
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -18,7 +18,7 @@ KINDS = {"short": TumblingEventTimeWindows(10), "long": TumblingEventTimeWindows
 
 
 def query(*labels, groups=1):
-    windowing = WindowSpec(SeveralWindows.of({label: KINDS[label] for label in labels}), allowed_lateness=100)
+    windowing = WindowQuery(SeveralWindows.of({label: KINDS[label] for label in labels}), allowed_lateness=100)
     more = {"with_firing": True, "changelog": True}
     return Query(harness.Query(windowing, (agg.sum("v").alias("total"),), more=more).columnar(), groups)
 

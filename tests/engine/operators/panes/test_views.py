@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
@@ -43,7 +43,7 @@ def windows_in_view(windowing, *batches, **more):
 
 
 def test_views_show_due_at_the_last_instant_and_closing_after_the_lateness():
-    windowing = WindowSpec(SlidingEventTimeWindows(20, 10), allowed_lateness=5)
+    windowing = WindowQuery(SlidingEventTimeWindows(20, 10), allowed_lateness=5)
     # The watermark is 11. Windows that end at 10 have fired and are kept, and fire again only for a late row.
     assert windows_in_view(windowing, (0, [("a", 3, 7), ("b", 12, 1), ("a", 12, 2)])) == [
         ("a", -10, 10, (1, 7), 1, None, 14),
@@ -61,19 +61,19 @@ def test_views_show_due_at_the_last_instant_and_closing_after_the_lateness():
 )
 def test_views_show_a_continuous_trigger_due_at_the_next_multiple_or_the_end(newest, due):
     # The watermark is the newest time minus one.
-    windowing = WindowSpec(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
+    windowing = WindowQuery(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
     assert windows_in_view(windowing, (0, [("a", 3, 7), ("a", newest, 2)])) == [("a", 0, 20, (2, 9), 2, due, 19)]
 
 
 def test_views_show_windows_due_at_their_end_without_a_watermark():
-    windowing = WindowSpec(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
+    windowing = WindowQuery(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
     never = WatermarkStrategy.no_watermarks()
     assert windows_in_view(windowing, (0, [("a", 3, 7)]), watermark=never) == [("a", 0, 20, (1, 7), 1, 19, 19)]
 
 
 @pytest.mark.parametrize(("trigger", "due"), [(None, 119), (ContinuousProcessingTimeTrigger(4), 108)])
 def test_views_show_when_processing_time_windows_are_due(trigger, due):
-    windowing = WindowSpec(TumblingProcessingTimeWindows(20), trigger)
+    windowing = WindowQuery(TumblingProcessingTimeWindows(20), trigger)
     # The clock has passed 104, not 108. A timer is due once the clock has passed it.
     assert windows_in_view(windowing, (101, [("a", 3, 7)]), (108, [("b", 3, 2)])) == [
         ("a", 100, 120, (1, 7), 1, due, 119),

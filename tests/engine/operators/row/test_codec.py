@@ -26,7 +26,7 @@ from panestream.engine.operators.row.codec import Codec, canonical_key, stable_h
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -318,7 +318,7 @@ def test_nan_and_zeros_of_either_sign_are_one_key():
     nan = float("nan")
     assert canonical_key(nan) is canonical_key(float("nan"))
     assert stable_hash(canonical_key(("a", 0.0))) == stable_hash(canonical_key(("a", -0.0)))
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b))
     state = MemoryState()
     for value in (1, 2):
         operator = RowOperator(plan, state)
@@ -331,8 +331,8 @@ def test_nan_and_zeros_of_either_sign_are_one_key():
 def test_keys_of_user_classes_need_the_permission_to_pickle():
     rows = [(Fixed(1), 1, 1)]
     with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key.*allow_pickled_state"):
-        RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(max)), MemoryState()).process(rows)
-    plan, state = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), ReduceRows(max)), MemoryState()
+        RowOperator(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), ReduceRows(max)), MemoryState()).process(rows)
+    plan, state = RowPlan(WindowQuery(TumblingEventTimeWindows(10), pickled_state=True), ReduceRows(max)), MemoryState()
     for _ in range(2):
         operator = RowOperator(plan, state)
         operator.process(rows)
@@ -381,17 +381,17 @@ class ObjectStateFunction(ProcessWindowFunction):
 WINDOWS = TumblingEventTimeWindows(10)
 PLACES = {
     "an accumulator holds a {point} (at ['points'][...]), which": RowPlan(
-        WindowSpec(WINDOWS), AggregateRows(ObjectAccumulators())
+        WindowQuery(WINDOWS), AggregateRows(ObjectAccumulators())
     ),
-    "an element holds a builtins.object, which": RowPlan(WindowSpec(WINDOWS), KeepRows(ObjectStateFunction(True))),
+    "an element holds a builtins.object, which": RowPlan(WindowQuery(WINDOWS), KeepRows(ObjectStateFunction(True))),
     "the trigger's state 'last' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max)
+        WindowQuery(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max)
     ),
     "the per-window state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(False))
+        WindowQuery(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(False))
     ),
     "the per-key state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(True))
+        WindowQuery(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(True))
     ),
 }
 
@@ -411,14 +411,14 @@ def test_error_says_whether_element_accumulator_or_state_holds_the_value(place):
 
 
 def test_accumulators_of_any_class_are_stored_if_pickles_are_allowed():
-    plan, state = RowPlan(WindowSpec(WINDOWS, pickled_state=True), AggregateRows(ObjectAccumulators())), MemoryState()
+    plan, state = RowPlan(WindowQuery(WINDOWS, pickled_state=True), AggregateRows(ObjectAccumulators())), MemoryState()
     for value in (1, 2):
         operator = RowOperator(plan, state)
         operator.process([("k", 1, value)])
         operator.commit()
     ((_, _, value, _),) = RowOperator(plan, state).process([], new_watermark=9).fired
     assert value == 3
-    refusing = RowOperator(RowPlan(WindowSpec(WINDOWS), AggregateRows(ObjectAccumulators())), state)
+    refusing = RowOperator(RowPlan(WindowQuery(WINDOWS), AggregateRows(ObjectAccumulators())), state)
     with pytest.raises(InvalidPlanError, match=r"allow_pickled_state"):
         refusing.process([], new_watermark=9)
 

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import LateElement, WindowResult, WindowTestHarness
@@ -147,7 +147,7 @@ class SumOfElements(WindowFunction):
 
 def harness_of(assigner, function, trigger, allowed_lateness=0, **options):
     parts, evictor = function
-    return WindowTestHarness.of_plan(RowPlan(WindowSpec(assigner, trigger, evictor, allowed_lateness), parts, **options))
+    return WindowTestHarness.of_plan(RowPlan(WindowQuery(assigner, trigger, evictor, allowed_lateness), parts, **options))
 
 
 def values(harness):
@@ -503,7 +503,7 @@ def test_merged_session_keeps_no_timers_of_the_old_windows(function):
 
 
 def test_fast_session_loop_and_general_protocol_can_alternate():
-    operator = RowOperator(RowPlan(WindowSpec(EventTimeSessionWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
+    operator = RowOperator(RowPlan(WindowQuery(EventTimeSessionWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
     operator.elements([("k", 0, 1)])
     operator.element("k", 100, 2)
     operator.elements([("k", 95, 4), ("k", 50, 8)])
@@ -637,7 +637,7 @@ def test_error_of_merge_windows_names_the_key(function):
 )
 def test_error_of_an_evictor_names_its_method(function, method, answer, message):
     evictor = type("Mine", (Evictor,), {method: lambda self, elements, size, window, ctx: answer(elements)})()
-    window = WindowSpec(TumblingEventTimeWindows(10), ScriptedTrigger(element=FIRE), evictor)
+    window = WindowQuery(TumblingEventTimeWindows(10), ScriptedTrigger(element=FIRE), evictor)
     harness = WindowTestHarness.of_plan(RowPlan(window, function[0]))
     with pytest.raises((InvalidPlanError, WindowFunctionError), match=f"{method} .*{message}"):
         harness.process_element(7, 1, "k")
@@ -649,7 +649,7 @@ def test_error_of_an_evictor_names_its_method(function, method, answer, message)
 def test_process_function_is_called_per_firing_and_cleared_only_at_cleanup():
     function = RecordingFunction()
     trigger = ScriptedTrigger(element=BOTH)
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger), KeepRows(function)))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowQuery(FixedAssigner([W1]), trigger=trigger), KeepRows(function)))
     harness.process_element(7, 1, "k")
     harness.process_element(8, 1, "k")
     assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
@@ -662,7 +662,7 @@ def test_function_after_reduce_or_aggregate_gets_one_result():
         ReduceRows(lambda a, b: a + b, function := RecordingFunction()),
         AggregateRows(Sum(), function_2 := RecordingFunction()),
     ):
-        harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(FixedAssigner([W1])), part))
+        harness = WindowTestHarness.of_plan(RowPlan(WindowQuery(FixedAssigner([W1])), part))
         harness.process_element(7, 1, "k")
         harness.process_element(8, 1, "k")
         harness.process_watermark(9)
@@ -681,7 +681,7 @@ def test_process_function_has_window_and_global_state_side_outputs_and_time():
 
     trigger = ScriptedTrigger(element=FIRE)
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), KeepRows(RecordingFunction(then=then)))
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10), trigger=trigger), KeepRows(RecordingFunction(then=then)))
     )
     harness.set_processing_time(77)
     harness.process_element(7, 1, "k")
@@ -700,7 +700,7 @@ def test_process_function_has_window_and_global_state_side_outputs_and_time():
 
 def test_sessions_have_no_window_state():
     plan = RowPlan(
-        WindowSpec(EventTimeSessionWindows(5)), KeepRows(RecordingFunction(then=lambda context: context.window_state()))
+        WindowQuery(EventTimeSessionWindows(5)), KeepRows(RecordingFunction(then=lambda context: context.window_state()))
     )
     harness = WindowTestHarness.of_plan(plan)
     harness.process_element(7, 1, "k")
@@ -712,7 +712,9 @@ def test_error_of_a_function_names_key_window_and_number_of_elements():
     def fail(context):
         raise KeyError("price")
 
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(RecordingFunction(then=fail))))
+    harness = WindowTestHarness.of_plan(
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(RecordingFunction(then=fail)))
+    )
     harness.process_element(7, 1, "shop")
     harness.process_element(7, 2, "shop")
     with pytest.raises(
@@ -726,7 +728,7 @@ def test_error_of_a_function_names_key_window_and_number_of_elements():
 @pytest.mark.parametrize("trigger", [None, ScriptedTrigger()], ids=["fast loop", "general"])
 def test_error_of_a_reduce_function_names_key_and_window(trigger):
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), ReduceRows(lambda a, b: a / b))
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10), trigger=trigger), ReduceRows(lambda a, b: a / b))
     )
     harness.process_element(7, 1, "shop")
     with pytest.raises(WindowFunctionError, match=r"ZeroDivisionError.*key 'shop', window"):
@@ -759,7 +761,7 @@ def test_evictor_runs_before_and_after_the_function_and_deletes_elements():
     function, evictor = RecordingFunction(), RecordingEvictor()
     trigger = ScriptedTrigger()
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=evictor), KeepRows(function))
+        RowPlan(WindowQuery(FixedAssigner([W1]), trigger=trigger, evictor=evictor), KeepRows(function))
     )
     for value in (1, -2, 4, 5):
         harness.process_element(value, value, "k")
@@ -782,7 +784,7 @@ def test_function_gets_an_empty_list_once_if_all_elements_were_evicted():
 
     trigger = ScriptedTrigger(element=FIRE, event=FIRE)
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=Nothing()), KeepRows(function))
+        RowPlan(WindowQuery(FixedAssigner([W1]), trigger=trigger, evictor=Nothing()), KeepRows(function))
     )
     harness.process_element(1, 1, "k")
     assert function.calls == [("process", "k", W1, [])]
@@ -799,18 +801,18 @@ def test_invalid_plan_is_refused_when_it_is_built():
         merge = AggregateFunction.merge
 
     for build, message in (
-        (lambda: RowPlan(WindowSpec(EventTimeSessionWindows(5), trigger=ScriptedTrigger(merges=False)), Sum()), "merge"),
-        (lambda: RowPlan(WindowSpec(EventTimeSessionWindows(5)), NoMerge()), "needs merge"),
-        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5), trigger=EventTimeTrigger), Sum()), "not the class itself"),
-        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5)), max), "Reduce"),
-        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5)), Sum(), late_output=""), "needs a name"),
-        (lambda: RowPlan(WindowSpec("tumbling"), Sum()), "of the kind WindowAssigner"),
-        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5), evictor=3), Sum()), "of the kind Evictor"),
+        (lambda: RowPlan(WindowQuery(EventTimeSessionWindows(5), trigger=ScriptedTrigger(merges=False)), Sum()), "merge"),
+        (lambda: RowPlan(WindowQuery(EventTimeSessionWindows(5)), NoMerge()), "needs merge"),
+        (lambda: RowPlan(WindowQuery(TumblingEventTimeWindows(5), trigger=EventTimeTrigger), Sum()), "not the class itself"),
+        (lambda: RowPlan(WindowQuery(TumblingEventTimeWindows(5)), max), "Reduce"),
+        (lambda: RowPlan(WindowQuery(TumblingEventTimeWindows(5)), Sum(), late_output=""), "needs a name"),
+        (lambda: RowPlan(WindowQuery("tumbling"), Sum()), "of the kind WindowAssigner"),
+        (lambda: RowPlan(WindowQuery(TumblingEventTimeWindows(5), evictor=3), Sum()), "of the kind Evictor"),
     ):
         with pytest.raises(InvalidPlanError, match=message):
             build()
     with pytest.raises(InvalidWindowError, match="lateness"):
-        RowPlan(WindowSpec(TumblingEventTimeWindows(5), allowed_lateness=-1), Sum())
+        RowPlan(WindowQuery(TumblingEventTimeWindows(5), allowed_lateness=-1), Sum())
 
 
 def test_continuous_trigger_on_a_global_window_is_refused_at_the_end_of_time(function):
@@ -857,7 +859,7 @@ def test_function_that_does_not_return_a_list_is_refused(shape, returned):
 def test_deleted_window_leaves_no_reference_cycle():
     """A purged window without any state left is deleted when its page is written."""
     trigger = PurgingTrigger(CountTrigger(1))
-    operator = RowOperator(RowPlan(WindowSpec(GlobalWindows.create(), trigger), ReduceRows(max)), MemoryState())
+    operator = RowOperator(RowPlan(WindowQuery(GlobalWindows.create(), trigger), ReduceRows(max)), MemoryState())
     operator.process([("k", 1, 1)])
     (window_state,) = operator.store.all_window_states()
     operator.commit()

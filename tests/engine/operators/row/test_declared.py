@@ -19,7 +19,7 @@ from panestream.engine.operators.row.contents import AggregateRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
@@ -172,7 +172,9 @@ def test_declared_aggregates_in_merging_sessions_with_restarts():
     ]
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(aggregates, TYPES)), element_type=row_type.element
+        WindowQuery(EventTimeSessionWindows(10)),
+        AggregateRows(DeclaredFunction(aggregates, TYPES)),
+        element_type=row_type.element,
     )
     state, fired = MemoryState(), []
     for value, time in ((1, 20), (2, 0), (3, 40), (4, 30), (5, 10), (1, 12)):
@@ -186,7 +188,7 @@ def test_declared_aggregates_in_merging_sessions_with_restarts():
 def test_declared_aggregates_with_an_evictor_use_the_remaining_rows():
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     function = AggregateRows(DeclaredFunction([agg.sum("int"), agg.count()], TYPES))
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), evictor=CountEvictor(2)), function, element_type=row_type.element)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10), evictor=CountEvictor(2)), function, element_type=row_type.element)
     operator = RowOperator(plan, MemoryState())
     rows = [("k", time, row_type.make((time, time))) for time in range(5)]
     ((_, _, value, _),) = operator.process(rows, new_watermark=9).fired

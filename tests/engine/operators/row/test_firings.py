@@ -6,7 +6,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import KeepRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -51,7 +51,7 @@ def firings(plan: RowPlan, *steps) -> list[list[tuple]]:
 
 def test_firings_are_early_on_time_or_late():
     plan = RowPlan(
-        WindowSpec(TumblingEventTimeWindows(10), trigger=EarlyAndAtEndTrigger(), allowed_lateness=5), TWICE, numbers_firings=True
+        WindowQuery(TumblingEventTimeWindows(10), trigger=EarlyAndAtEndTrigger(), allowed_lateness=5), TWICE, numbers_firings=True
     )
     first, second, third, fourth = firings(plan, ([1, 2], 3, None), ([4, 5], 9, None), ([6], 12, None), ([], 14, None))
     assert first == [(2, "early", 0, False), (-2, "early", 0, False)]
@@ -61,33 +61,33 @@ def test_firings_are_early_on_time_or_late():
 
 
 def test_firing_without_results_is_not_numbered():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True)
     assert firings(plan, ([1, 2, 3], 9, None), ([4], None, None)) == [[], [(4, "late", 0, False), (-4, "late", 0, False)]]
 
 
 @pytest.mark.parametrize("trigger", [None, PurgingTrigger.of(EventTimeTrigger.create())])
 def test_last_firing_is_marked_when_the_window_closes(trigger):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger, allowed_lateness=5), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10), trigger=trigger, allowed_lateness=5), TWICE, numbers_firings=True)
     assert [firing[1:] for firing in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10), trigger=trigger), TWICE, numbers_firings=True)
     assert [firing[1:] for firing in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
 
 
 def test_firing_numbers_restart_when_a_session_grows():
-    plan = RowPlan(WindowSpec(EventTimeSessionWindows(10), trigger=CountTrigger.of(1)), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowQuery(EventTimeSessionWindows(10), trigger=CountTrigger.of(1)), TWICE, numbers_firings=True)
     assert [[firing[1:] for firing in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
         [("early", 0, False)], [("early", 1, False)], [],
     ]  # fmt: skip
 
 
 def test_firings_of_processing_time_windows():
-    plan = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowQuery(TumblingProcessingTimeWindows(10)), TWICE, numbers_firings=True)
     assert [firing[1:] for firing in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
 
 
 def test_firings_of_a_global_window_are_early_and_numbered_across_purges():
     plan = RowPlan(
-        WindowSpec(GlobalWindows.create(), trigger=PurgingTrigger.of(CountTrigger.of(2)), evictor=CountEvictor(5)),
+        WindowQuery(GlobalWindows.create(), trigger=PurgingTrigger.of(CountTrigger.of(2)), evictor=CountEvictor(5)),
         TWICE,
         numbers_firings=True,
     )
@@ -97,7 +97,7 @@ def test_firings_of_a_global_window_are_early_and_numbered_across_purges():
 
 def test_firing_numbers_continue_if_the_operator_is_reused():
     operator = RowOperator(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True), MemoryState()
+        RowPlan(WindowQuery(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True), MemoryState()
     )
     assert operator.process([("k", 1, 1)], 9).firings == [("on_time", 0, False)] * 2
     assert operator.process([("k", 2, 2)]).firings == [("late", 1, False)] * 2
@@ -124,7 +124,7 @@ class ClockTrigger(Trigger):
 
 def test_event_time_decides_whether_a_clock_timer_fires_early_or_late():
     plan = RowPlan(
-        WindowSpec(TumblingEventTimeWindows(10), trigger=ClockTrigger(), allowed_lateness=100), TWICE, numbers_firings=True
+        WindowQuery(TumblingEventTimeWindows(10), trigger=ClockTrigger(), allowed_lateness=100), TWICE, numbers_firings=True
     )
     steps = firings(plan, ([1], 3, 2), ([], None, 5), ([2], 20, 6), ([], None, 9))
     assert [[firing[1:] for firing in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]

@@ -13,7 +13,7 @@ import pytest
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -47,7 +47,7 @@ KEYS = {
 
 def plan_of(key_type):
     rows = pa.schema([("value", pa.int64())])
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     function = ReduceRows(lambda a, b: a.replace(value=a.value + b.value))
     return WindowPlan(
         keys=("key",),
@@ -79,7 +79,7 @@ def test_keys_of_every_type_are_unchanged_after_state(name):
 @pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 4, 5, 3]), ([0, 0], [1, 5, 3, 2, 4]), ([], [1, 5, 3, 2, 4])])
 def test_rows_of_source_partitions_are_interleaved_by_event_time(origins, order):
     rows = pa.schema([("value", pa.int64())])
-    windowing = WindowSpec(EventTimeSessionWindows(5))
+    windowing = WindowQuery(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
@@ -103,7 +103,7 @@ def test_rows_of_source_partitions_are_interleaved_by_event_time(origins, order)
 )
 def test_rows_are_interleaved_by_event_time_for_each_key_alone(parts, expected):
     rows = pa.schema([("value", pa.int64())])
-    windowing = WindowSpec(EventTimeSessionWindows(50))
+    windowing = WindowQuery(EventTimeSessionWindows(50))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
@@ -125,7 +125,7 @@ class AsText(WindowFunction):
 
 def test_elements_of_several_parts_and_batches_are_stored_with_their_values():
     rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     plan = replace(plan_of(pa.int64()), row_schema=rows)
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
@@ -151,7 +151,7 @@ def test_elements_of_several_parts_and_batches_are_stored_with_their_values():
 
 def late_plan(key_schema):
     rows = pa.schema([("value", pa.int64())])
-    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    windowing = WindowQuery(TumblingEventTimeWindows(10))
     return WindowPlan(
         keys=tuple(key_schema.names),
         key_schema=key_schema,
@@ -207,20 +207,20 @@ def test_processing_rows_key_by_key_keeps_their_order(width):
 @pytest.mark.parametrize(
     ("windowing", "before", "at_the_end"),
     [
-        (WindowSpec(TumblingProcessingTimeWindows(10)), [], [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 20, 30, 1)]),
+        (WindowQuery(TumblingProcessingTimeWindows(10)), [], [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 20, 30, 1)]),
         (
-            WindowSpec(SlidingProcessingTimeWindows(10, 5)),
+            WindowQuery(SlidingProcessingTimeWindows(10, 5)),
             [],
             # The clock ends the first two windows, the end of input ends the open ones.
             [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 15, 25, 3), ("b", 15, 25, 1), ("a", 20, 30, 1)],
         ),
         # The trigger fires event-time windows by the clock alone, and the clock has passed them when their rows come.
         (
-            WindowSpec(TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(50)),
+            WindowQuery(TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(50)),
             [("a", 0, 10, 1), ("b", 0, 10, 1)],
             [],
         ),
-        (WindowSpec(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(9), 30, False, True)), [], []),
+        (WindowQuery(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(9), 30, False, True)), [], []),
     ],
     ids=["windows of the clock", "those that overlap", "a trigger by the clock", "the window without end"],
 )

@@ -14,7 +14,7 @@ from panestream.engine.operators.row.codec import stable_hash
 from panestream.engine.operators.row.contents import NEVER, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.pages import ColumnReader, Entry, PageIndex
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -33,11 +33,11 @@ class EmitAll(ProcessWindowFunction):
 
 
 PLANS = {
-    "accumulators": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b)),
-    "elements": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll())),
-    "sessions": RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(EmitAll())),
+    "accumulators": RowPlan(WindowQuery(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b)),
+    "elements": RowPlan(WindowQuery(TumblingEventTimeWindows(40)), KeepRows(EmitAll())),
+    "sessions": RowPlan(WindowQuery(EventTimeSessionWindows(7)), KeepRows(EmitAll())),
     "shared elements, evicted": RowPlan(
-        WindowSpec(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), KeepRows(EmitAll())
+        WindowQuery(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), KeepRows(EmitAll())
     ),
 }
 
@@ -104,14 +104,14 @@ def test_growing_number_of_pages_does_not_change_results(plan, monkeypatch):
 def test_any_initial_number_of_pages_gives_the_same_results(pages, monkeypatch):
     fixed, _ = run_without_growth("elements")
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll()), pages=pages)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(40)), KeepRows(EmitAll()), pages=pages)
     results, sizes, _ = run(plan)
     assert results == fixed
     assert all(size % pages == 0 for size in sizes)
 
 
 def test_initial_number_of_pages_may_change_on_restart():
-    plans = [RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b), pages=pages) for pages in (4, 7)]
+    plans = [RowPlan(WindowQuery(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b), pages=pages) for pages in (4, 7)]
     state, fired = MemoryState(), []
     for turn, (rows, watermark) in enumerate([*batches(60, 6), ([], 10_000)]):
         operator = RowOperator(plans[turn % 2], state)
@@ -123,7 +123,7 @@ def test_initial_number_of_pages_may_change_on_restart():
 
 
 def test_page_is_split_only_when_it_is_next_written(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100)), ReduceRows(lambda a, b: a + b), pages=2)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(100)), ReduceRows(lambda a, b: a + b), pages=2)
     memory = MemoryState()
     batch(plan, memory, [(f"key{n}", 5, n) for n in range(100)])
     size = max(len(memory.get("pages", number)) for number in (0, 1))
@@ -154,7 +154,7 @@ def batch(plan, memory, rows, watermark=None):
 
 
 def test_elements_of_a_split_page_are_rewritten_once(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(EmitAll()), pages=1)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(1000)), KeepRows(EmitAll()), pages=1)
     memory = MemoryState()
     rows = [(f"key{n % 40}", 5, "x" * 200 + str(n)) for n in range(400)]
     whole = batch(plan, memory, rows).bytes_written
@@ -169,7 +169,7 @@ def test_elements_of_a_split_page_are_rewritten_once(monkeypatch):
 
 
 def test_large_pages_of_few_keys_are_not_split(monkeypatch):
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), ReduceRows(lambda a, b: a + b), pages=1), MemoryState()
+    plan, memory = RowPlan(WindowQuery(TumblingEventTimeWindows(1000)), ReduceRows(lambda a, b: a + b), pages=1), MemoryState()
     monkeypatch.setattr(index, "FEWEST_KEYS", 10)
     for _ in range(5):
         batch(plan, memory, [(f"key{n}", 5, "x" * 5000) for n in range(79)])

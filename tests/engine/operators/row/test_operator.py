@@ -15,7 +15,7 @@ from panestream.engine.operators.row.contents import KeepRows, KeyState, WindowS
 from panestream.engine.operators.row.operator import _codes_of
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, MemoryLimitError
 from panestream.windowing import aggregates as agg
@@ -75,7 +75,7 @@ def with_integers(table):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_each_row_is_counted_once_as_windowed_late_or_outside(late):
-    plan = harness.Query(WindowSpec(FirstHalf()), (agg.count(),), late=late).row()
+    plan = harness.Query(WindowQuery(FirstHalf()), (agg.count(),), late=late).row()
     state = MemoryState()
     counted = []
     for rows in (
@@ -93,7 +93,7 @@ def test_each_row_is_counted_once_as_windowed_late_or_outside(late):
 
 
 def test_late_rows_are_emitted_in_order_of_arrival_with_all_columns():
-    plan, state = of_values(WindowSpec(TEN), late=True), MemoryState()
+    plan, state = of_values(WindowQuery(TEN), late=True), MemoryState()
     harness.run(plan, [batch(("b", 1, 1), ("a", 50, 2))], state)
     # Keys are processed one after the other, not in the order of arrival.
     (emitted,) = harness.run(plan, [batch(("b", 3, 3), ("a", 4, 4), ("b", 51, 5), ("a", 5, 6), ("b", 2, 7))], state)
@@ -101,7 +101,7 @@ def test_late_rows_are_emitted_in_order_of_arrival_with_all_columns():
 
 
 def test_side_output_rows_have_declared_columns_key_and_window():
-    plan, state = of_values(WindowSpec(TEN)), MemoryState()
+    plan, state = of_values(WindowQuery(TEN)), MemoryState()
     sent_rows, output = outputs_of(plan, state, batch(("a", 1, -3), ("a", 2, 5), ("b", 3, 7), ("a", 19, -1)))
     assert sent_rows == [
         (MAIN, [
@@ -132,7 +132,7 @@ def test_error_about_a_lossy_result_or_side_output_names_key_and_window(side_val
         context.output("one", side_value)
         yield result if isinstance(result[0], list) or not isinstance(result[0], int) else ([1],)
 
-    window = WindowSpec(TEN)
+    window = WindowQuery(TEN)
     function = KeepRows(processed(process), stateless)
     plan = harness.plan_for(
         plan_functions(window, function, RESULT, harness.ROWS, "it", harness.KEYS), window, side_outputs={"one": SIDES["one"]}
@@ -143,7 +143,7 @@ def test_error_about_a_lossy_result_or_side_output_names_key_and_window(side_val
 
 def test_results_do_not_depend_on_the_number_of_parts():
     rows = [("a", 1, 1, None, 1), ("b", 2, 2, None, 2), ("a", 3, 3, None, 3), ("b", 4, 4, None, 4)]
-    plan = of_values(WindowSpec(EventTimeSessionWindows(5)))
+    plan = of_values(WindowQuery(EventTimeSessionWindows(5)))
     fired = {
         tuple(map(len, chunks)): harness.run(plan, [harness.MicroBatch(chunks, end=True)])[0].fired
         for chunks in ([rows], [rows[:1], rows[1:]], [rows[:2], rows[2:]], [[], rows, []])
@@ -155,7 +155,7 @@ def test_results_do_not_depend_on_the_number_of_parts():
 
 @pytest.mark.parametrize("values", [[1], [1, 2, 3]])
 def test_memory_limit_of_window_elements_is_exact_to_the_byte(values):
-    plan = of_values(WindowSpec(TEN))
+    plan = of_values(WindowQuery(TEN))
 
     def fires(limit):
         """Return whether the window fires if the limit is ``limit`` bytes above the size of its elements."""
@@ -174,7 +174,7 @@ def test_memory_limit_of_window_elements_is_exact_to_the_byte(values):
 
 def test_memory_is_freed_without_the_garbage_collector():
     """The collector is paused while a key group runs, so reference cycles would stay in memory."""
-    plan, state = harness.Query(WindowSpec(TEN), (agg.sum("v"),)).row(), MemoryState()
+    plan, state = harness.Query(WindowQuery(TEN), (agg.sum("v"),)).row(), MemoryState()
     gc.collect()
     gc.disable()
     try:

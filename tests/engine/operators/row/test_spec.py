@@ -12,7 +12,7 @@ from panestream.engine.operators.row.contents import AggregateRows, KeepRows, Re
 from panestream.engine.operators.row.operator import INPUTS
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor
@@ -21,7 +21,7 @@ from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import harness
 from tests.engine.aggregates.test_two_phase import Mean
 
-EXACT = WindowSpec(TumblingEventTimeWindows(10), every_firing=True)
+EXACT = WindowQuery(TumblingEventTimeWindows(10), every_firing=True)
 AGGREGATES = (agg.sum("v").alias("total"), agg.last("x"))
 TYPES = {**harness.TYPES, "session gap u in seconds": pa.int64()}
 RESULT = pa.schema([("mean", pa.float64()), ("n", pa.int64())])
@@ -143,7 +143,7 @@ def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
     assert sections["state"] == [f"all elements of each window, {in_pages}; other values are pickled"]
     assert (sections["evictor"], sections["function"]) == (["CountEvictor.of(3)"], ["'it'"])
-    advised = over_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
+    advised = over_rows(AggregateRows(Mean()), WindowQuery(TumblingEventTimeWindows(10)))
     assert explain_operator(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
 
 
@@ -183,4 +183,4 @@ def test_row_operator_uses_the_clock_only_if_windows_or_triggers_do():
         False,
         True,
     )
-    assert plan_declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False
+    assert plan_declared(WindowQuery(GlobalWindows.create())).capabilities.uses_processing_time is False

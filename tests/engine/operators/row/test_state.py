@@ -27,7 +27,7 @@ from panestream.engine.operators.row.contents import (
 from panestream.engine.operators.row.pages import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
@@ -104,7 +104,7 @@ MANY = [(f"key{n}", 5, n) for n in range(500)]
 
 
 def test_watermark_that_fires_nothing_reads_only_the_meta_record():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM)
     _, calls, _ = batches(plan, (MANY, 3), ([], 8))
     assert (calls.gets, calls.puts, calls.removes) == (1, 1, 0), "the meta record alone"
     _, calls, _ = batches(plan, (MANY, 3), ([], 3))
@@ -112,13 +112,13 @@ def test_watermark_that_fires_nothing_reads_only_the_meta_record():
 
 
 def test_only_touched_pages_are_read_and_written():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM)
     _, calls, _ = batches(plan, (MANY, 3), ([("key7", 6, 1), ("key7", 7, 1)], 8))
     assert (calls.gets, calls.puts) == (2, 2)
 
 
 def test_only_due_pages_are_read_and_empty_ones_removed():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM, pages=16)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM, pages=16)
     fired, calls, memory = batches(plan, (MANY, 3), ([("late riser", 25, 1)], 19))
     assert len(fired) == 500
     assert {space for space, _ in memory.values} == {"meta", "pages"}
@@ -130,13 +130,13 @@ def test_only_due_pages_are_read_and_empty_ones_removed():
 
 
 def test_equal_input_gives_equal_bytes_of_state():
-    plan = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList()))
+    plan = RowPlan(WindowQuery(EventTimeSessionWindows(7)), KeepRows(AsList()))
     steps = [([(f"k{n % 17}", n * 3 % 50, n) for n in range(100)], 5), ([(f"k{n % 19}", n, n) for n in range(60)], 20)]
     assert batches(plan, *steps)[2].values == batches(plan, *steps)[2].values
 
 
 def test_elements_are_written_once_and_not_read_before_they_fire():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
     memory, bytes_written = MemoryState(), []
     for _ in range(20):
@@ -155,7 +155,7 @@ def test_elements_are_written_once_and_not_read_before_they_fire():
 
 
 def test_many_small_chunks_are_merged():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     for n in range(200):
         operator = RowOperator(plan, memory)
@@ -169,7 +169,7 @@ def test_many_small_chunks_are_merged():
 def test_overlapping_windows_share_stored_elements():
     sizes = []
     for slide in (100, 1):
-        plan = RowPlan(WindowSpec(SlidingEventTimeWindows(100, slide)), KeepRows(AsList()), pages=1)
+        plan = RowPlan(WindowQuery(SlidingEventTimeWindows(100, slide)), KeepRows(AsList()), pages=1)
         _, _, memory = batches(plan, ([("k", 150, ("some long text " * 50, n)) for n in range(100)], 100))
         sizes.append(sum(len(value) for (space, _), value in memory.values.items() if space == "elements"))
         fired = RowOperator(plan, memory).process([], new_watermark=10_000).fired
@@ -180,7 +180,7 @@ def test_overlapping_windows_share_stored_elements():
 
 def test_evicting_the_oldest_elements_rewrites_nothing():
     plan = RowPlan(
-        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), KeepRows(AsList()), pages=1
+        WindowQuery(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), KeepRows(AsList()), pages=1
     )
     rows = [("k", n, "y" * 500 + str(n)) for n in range(100)]
     fired, counting, memory = batches(plan, *[(rows, None)] * 6)
@@ -191,7 +191,7 @@ def test_evicting_the_oldest_elements_rewrites_nothing():
 
 def test_partly_evicted_chunk_keeps_its_newest_elements():
     evictor = CountEvictor(150, do_evict_after=True)
-    plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), KeepRows(AsList()), pages=1)
+    plan = RowPlan(WindowQuery(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), KeepRows(AsList()), pages=1)
     fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
     everything = [(turn, n) for turn in range(4) for n in range(100)]
     assert fired[-1][2] == everything[-250:]
@@ -199,7 +199,7 @@ def test_partly_evicted_chunk_keeps_its_newest_elements():
 
 def test_evicting_from_the_middle_keeps_the_other_elements():
     plan = RowPlan(
-        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), KeepRows(AsList()), pages=1
+        WindowQuery(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), KeepRows(AsList()), pages=1
     )
     fired, _, _ = batches(
         plan, ([("k", 10, 1), ("k", 1, 2)], None), ([("k", 9, 3), ("k", 8, 4)], None), ([("k", 9, 5), ("k", 12, 6)], None)
@@ -220,7 +220,7 @@ class ReplacingEvictor(Evictor):
 def test_rows_created_by_an_evictor_are_stored_unchanged():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=ReplacingEvictor()),
+        WindowQuery(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=ReplacingEvictor()),
         KeepRows(AsList()),
         element_type=row_type.element,
     )
@@ -243,43 +243,43 @@ def test_tuple_that_looks_like_a_row_is_read_back_as_a_tuple():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     windows, trigger = TumblingEventTimeWindows(100), CountTrigger(2)
     plan = RowPlan(
-        WindowSpec(windows, trigger=trigger, evictor=TupleEvictor()), KeepRows(AsList()), element_type=row_type.element
+        WindowQuery(windows, trigger=trigger, evictor=TupleEvictor()), KeepRows(AsList()), element_type=row_type.element
     )
     _, _, memory = batches(plan, ([("k", n, row_type.make((str(n), n))) for n in range(2)], None))
     plan = RowPlan(
-        WindowSpec(windows, trigger=trigger, evictor=CountEvictor(9)), KeepRows(AsList()), element_type=row_type.element
+        WindowQuery(windows, trigger=trigger, evictor=CountEvictor(9)), KeepRows(AsList()), element_type=row_type.element
     )
     fired = RowOperator(plan, memory).process([("k", 5, row_type.make(("5", 5)))] * 2).fired
     assert [type(value) is tuple for value in fired[0][2]] == [True, False, False]
 
 
 def test_timestamps_of_elements_are_stored_for_evictors():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), KeepRows(AsList()))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
     assert [value for _, _, value, _ in fired] == [[2, 3]]
 
 
 def test_none_is_a_valid_element_and_accumulator_of_reduce():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: None))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: None))
     fired, _, _ = batches(plan, ([("k", 1, None), ("j", 1, 3)], None), ([("j", 1, 4)], None), ([], 9))
     assert sorted((key, value) for key, _, value, _ in fired) == [("j", None), ("k", None)]
 
 
 def test_function_gets_elements_that_are_none():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 1, None), ("k", 1, None)], None), ([("k", 2, None)], 9))
     assert [value for _, _, value, _ in fired] == [[None, None, None]]
 
 
 def test_accumulators_of_plain_types_are_not_pickled():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Average()))
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), AggregateRows(Average()))
     _, _, memory = batches(plan, (MANY, 3))
     pages = [value for (space, _), value in memory.values.items() if space == "pages"]
     assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
 
 
 def test_pages_with_processing_time_timers_are_read_only_when_due():
-    plan, state = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), SUM, pages=16), MemoryState()
+    plan, state = RowPlan(WindowQuery(TumblingProcessingTimeWindows(10)), SUM, pages=16), MemoryState()
     operator = RowOperator(plan, state)
     operator.process(MANY, processing_time=3)
     operator.commit()
@@ -296,14 +296,14 @@ def test_pages_with_processing_time_timers_are_read_only_when_due():
 @pytest.mark.parametrize(
     ("windowing", "event", "processing"),
     [
-        (WindowSpec(TumblingEventTimeWindows(10)), None, None),
-        (WindowSpec(TumblingProcessingTimeWindows(10)), None, None),
-        (WindowSpec(GlobalWindows(), CountTrigger(5)), None, None),
-        (WindowSpec(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[]]),
-        (WindowSpec(TumblingEventTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[9]], [[9]]),
-        (WindowSpec(TumblingProcessingTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[9]]),
-        (WindowSpec(TumblingProcessingTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 2, False, True)), [[]], [[5, 9]]),
-        (WindowSpec(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[]], [[9]]),
+        (WindowQuery(TumblingEventTimeWindows(10)), None, None),
+        (WindowQuery(TumblingProcessingTimeWindows(10)), None, None),
+        (WindowQuery(GlobalWindows(), CountTrigger(5)), None, None),
+        (WindowQuery(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[]]),
+        (WindowQuery(TumblingEventTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[9]], [[9]]),
+        (WindowQuery(TumblingProcessingTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[9]]),
+        (WindowQuery(TumblingProcessingTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 2, False, True)), [[]], [[5, 9]]),
+        (WindowQuery(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[]], [[9]]),
     ],
     ids=[
         "event time", "clock", "global", "more than the end", "both kinds", "the other kind", "the clock more than the end",
@@ -332,7 +332,7 @@ def timers_of(window):
 
 
 def test_missing_page_or_element_chunk_is_an_error():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1)
     for space in ("pages", "elements"):
         _, _, memory = batches(plan, (MANY, 3))
         for key in [key for key in memory.values if key[0] == space]:
@@ -343,13 +343,13 @@ def test_missing_page_or_element_chunk_is_an_error():
 
 def test_nothing_is_written_before_the_commit():
     state = CountingState(MemoryState())
-    operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM), state)
+    operator = RowOperator(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), SUM), state)
     operator.process(MANY, new_watermark=3)
     assert (state.puts, state.removes) == (0, 0)
 
 
 def test_operator_can_be_reused_after_a_commit():
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList())), MemoryState()
+    plan, memory = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(AsList())), MemoryState()
     operator = RowOperator(plan, memory)
     for n in range(5):
         operator.process([("k", 1, n)])
@@ -444,7 +444,7 @@ def test_state_handles_read_and_write_their_values():
 
 
 def test_released_operator_leaves_no_reference_cycles():
-    plan, state = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList())), MemoryState()
+    plan, state = RowPlan(WindowQuery(EventTimeSessionWindows(7)), KeepRows(AsList())), MemoryState()
 
     def one_batch(start):
         operator = RowOperator(plan, state)
@@ -474,11 +474,11 @@ def test_released_operator_leaves_no_reference_cycles():
 )
 def test_windows_closed_by_a_lowered_lateness_take_no_rows(assigner, watermark):
     state = MemoryState()
-    patient = RowOperator(RowPlan(WindowSpec(assigner, allowed_lateness=100), SUM, late_output="late"), state)
+    patient = RowOperator(RowPlan(WindowQuery(assigner, allowed_lateness=100), SUM, late_output="late"), state)
     assert [result[2] for result in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
     assert [result[2] for result in patient.process([("k", 4, 1)]).fired] == [2]
     patient.commit()
-    strict = RowOperator(RowPlan(WindowSpec(assigner), SUM, late_output="late"), state)
+    strict = RowOperator(RowPlan(WindowQuery(assigner), SUM, late_output="late"), state)
     output = strict.process([("k", 4, 1)])
     assert (output.fired, output.late) == ([], [("k", 4, 1)])
     strict.commit()
@@ -486,7 +486,7 @@ def test_windows_closed_by_a_lowered_lateness_take_no_rows(assigner, watermark):
 
 
 def test_damaged_element_chunk_is_not_reported_as_an_error_of_the_function():
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1), MemoryState()
+    plan, memory = RowPlan(WindowQuery(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1), MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, 1)])
     operator.commit()
@@ -499,7 +499,7 @@ def test_damaged_element_chunk_is_not_reported_as_an_error_of_the_function():
 
 
 def test_pickle_of_a_missing_class_is_a_state_format_error(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), KeepRows(AsList()), pages=1)
+    plan = RowPlan(WindowQuery(TumblingEventTimeWindows(10), pickled_state=True), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, MovedClass())])

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError
@@ -72,25 +72,25 @@ EVERY_TWO = CountTrigger.of(2)
     ("plan", "then", "fired"),
     [
         (
-            harness.Query(WindowSpec(TEN, allowed_lateness=20), (agg.sum("v").alias("s"),), more={"with_firing": True}).row(),
+            harness.Query(WindowQuery(TEN, allowed_lateness=20), (agg.sum("v").alias("s"),), more={"with_firing": True}).row(),
             batch(("a", 4, 5), ("b", 25, 1)),
             [("a", 0, 21, "late", 1, False), ("a", 10, 1, "on_time", 0, False)],
         ),
         (
-            of_elements(WindowSpec(TEN, EVERY_TWO, CountEvictor.of(3), allowed_lateness=20)),
+            of_elements(WindowQuery(TEN, EVERY_TWO, CountEvictor.of(3), allowed_lateness=20)),
             batch(("a", 4, 5), ("a", 5, 6)),
             [("a", 0, [9, 5, 6], 202)],
         ),
         (
             of_elements(
-                WindowSpec(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), CountingByKey
+                WindowQuery(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), CountingByKey
             ),
             batch(("a", 22, 5), ("b", 25, 1)),
             # The window fires at 15 and 20. Six elements of key a have been seen in the sessions of the first three rows.
             [("a", 14, [1, 5], 6), ("a", 14, [1, 5], 8)],
         ),
         (
-            of_elements(WindowSpec(GlobalWindows.create(), ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True))),
+            of_elements(WindowQuery(GlobalWindows.create(), ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True))),
             batch(clock=105),
             [("a", None, [7, 9, 1], 0), ("b", None, [8], 0)],
         ),
@@ -116,7 +116,7 @@ KEY_COLUMNS = [("x", pa.string()), ("y", pa.int64())]
 @pytest.mark.parametrize("width", [0, 1, 2])
 def test_saved_tables_have_the_key_columns_of_the_plan(width):
     keys = pa.schema(KEY_COLUMNS[:width])
-    windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
+    windowing = WindowQuery(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
     operator = plan_functions(windowing, KeepRows(CountingByWindowAndKey()), RESULT, harness.ROWS, "it", keys)
     plan = replace(harness.plan_for(operator, windowing), keys=tuple(keys.names), key_schema=keys)
     state, again = MemoryState(), MemoryState()
@@ -140,14 +140,14 @@ def test_saved_tables_have_the_key_columns_of_the_plan(width):
 
 
 def test_saved_tables_are_empty_without_state():
-    plan = of_elements(WindowSpec(TEN))
+    plan = of_elements(WindowQuery(TEN))
     saved = plan.operator.for_group(plan, MemoryState(), 0).tables()
     assert {name: table.num_rows for name, table in saved.tables.items()} == {"windows": 0, "elements": 0, "keys": 0}
     assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {}}
 
 
 def test_count_of_dropped_late_rows_is_restored():
-    plan = harness.Query(WindowSpec(TEN), (agg.count(),)).row()
+    plan = harness.Query(WindowQuery(TEN), (agg.count(),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
     query.run(batch(("a", 50, 1)))
     query.run(batch(("a", 5, 1), ("b", 6, 1)))
@@ -159,7 +159,7 @@ def test_count_of_dropped_late_rows_is_restored():
 
 
 def test_stagger_of_windows_is_restored():
-    windowing = WindowSpec(TumblingProcessingTimeWindows(100, 0, WindowStagger.NATURAL))
+    windowing = WindowQuery(TumblingProcessingTimeWindows(100, 0, WindowStagger.NATURAL))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
     query.run(batch(("a", 1, 1), clock=1234))
@@ -171,7 +171,7 @@ def test_stagger_of_windows_is_restored():
 
 
 def plan_of_aggregates(*aggregates):
-    return harness.Query(WindowSpec(TEN), aggregates).row()
+    return harness.Query(WindowQuery(TEN), aggregates).row()
 
 
 def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
@@ -190,7 +190,7 @@ def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_accumulators_of_user_functions_and_declared_aggregates_are_not_exchanged(declared):
-    plans = plan_of_aggregates(agg.count()), of_elements(WindowSpec(TEN))
+    plans = plan_of_aggregates(agg.count()), of_elements(WindowQuery(TEN))
     before, now = plans if declared else plans[::-1]
     query = savepoints.Query(before, 1)
     query.run(batch(("a", 1, 7)))

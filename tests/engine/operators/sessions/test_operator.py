@@ -15,7 +15,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage import keyed_pages as pages
 from panestream.engine.storage.state import MemoryState
@@ -34,7 +34,7 @@ COUNT = (agg.count().alias("n"),)
 
 def query(assigner=None, aggregates=COUNT, **more):
     lateness = more.pop("lateness", 0)
-    windowing = WindowSpec(assigner or EventTimeSessionWindows(10), allowed_lateness=lateness)
+    windowing = WindowQuery(assigner or EventTimeSessionWindows(10), allowed_lateness=lateness)
     return harness.Query(windowing, aggregates, **more)
 
 
@@ -322,11 +322,11 @@ def planned_operator(windowing):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (WindowSpec(EventTimeSessionWindows(lambda row: 5)), "the gap is a function in Python"),
-        (WindowSpec(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
-        (WindowSpec(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
-        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), "every firing was asked for"),
-        (WindowSpec(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is a user-defined assigner"),
+        (WindowQuery(EventTimeSessionWindows(lambda row: 5)), "the gap is a function in Python"),
+        (WindowQuery(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
+        (WindowQuery(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
+        (WindowQuery(EventTimeSessionWindows(5), every_firing=True), "every firing was asked for"),
+        (WindowQuery(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is a user-defined assigner"),
     ],
 )
 def test_sessions_that_need_the_row_operator(windowing, reason):
@@ -343,7 +343,7 @@ def test_function_after_sessions_needs_the_row_operator():
 
 
 def test_sessions_accept_an_explicit_default_trigger():
-    assert planned_operator(WindowSpec(EventTimeSessionWindows(5), EventTimeTrigger.create())).name == "sessions"
+    assert planned_operator(WindowQuery(EventTimeSessionWindows(5), EventTimeTrigger.create())).name == "sessions"
 
 
 def test_explain_describes_sessions():
@@ -365,7 +365,7 @@ def test_explain_describes_sessions():
         plan = query_.columnar()
         assert plan.operator.explain(plan, streaming=True)["exchange"] == [before, *lines]
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
-    operator = plan_aggregates(WindowSpec(gap), COUNT, {}, harness.KEYS)
+    operator = plan_aggregates(WindowQuery(gap), COUNT, {}, harness.KEYS)
     assert operator.inputs == ("session gap wait in seconds",)
     windows_in_view = "\n".join(operator.explain(query().columnar(), streaming=False)["sessions"])
     assert windows_in_view == "of event time, a gap for each row, wait; cut at every multiple of 1 day"
@@ -610,5 +610,5 @@ def test_sessions_may_change_aggregates_on_restore():
 
 @pytest.mark.parametrize(("aggregates", "follows"), [((agg.count(), agg.sum("v")), False), ((agg.count(), agg.first("v")), True)])
 def test_sessions_are_order_sensitive_if_an_aggregate_is(aggregates, follows):
-    plan = harness.Query(WindowSpec(EventTimeSessionWindows(5)), aggregates).columnar()
+    plan = harness.Query(WindowQuery(EventTimeSessionWindows(5)), aggregates).columnar()
     assert plan.operator.capabilities.order_sensitive is follows

@@ -13,7 +13,7 @@ from panestream.engine.operators.predicates import label_of
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
 from panestream.engine.planner import choose, plan_aggregates, plan_functions
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
@@ -186,11 +186,11 @@ def evictor_of(said: Mapping[str, Any] | None) -> Evictor | None:
     return CountEvictor(said["count"], said["after"]) if said["type"] == "count" else TimeEvictor(said["size"], said["after"])
 
 
-def window_of(query: Query, settings: Settings) -> WindowSpec:
+def window_of(query: Query, settings: Settings) -> WindowQuery:
     """Return the windows of a query, with their triggers."""
     assigner, trigger, evictor = assigner_of(query.assigner)
     trigger, evictor = trigger_of(query.trigger) or trigger, evictor_of(query.evictor) or evictor
-    return WindowSpec(assigner, trigger, evictor, settings.lateness, every_firing=query.exact or query.operator == "row")
+    return WindowQuery(assigner, trigger, evictor, settings.lateness, every_firing=query.exact or query.operator == "row")
 
 
 def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
@@ -225,7 +225,7 @@ def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAss
     )
 
 
-def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> OperatorSpec:
+def _operator_of(query: Query, settings: Settings, window: WindowQuery) -> OperatorSpec:
     if query.function == "declared":
         return plan_aggregates(window, AGGREGATES, TYPES, KEYS)
     functions: Mapping[str, AggregateRows | KeepRows] = {
@@ -243,7 +243,7 @@ def look_back_engine(query: Query, settings: Settings, groups: int) -> QueryEngi
     if len(several) > 1:
         assigner = SeveralWindows.of({f"w{place}": each for place, each in enumerate(several)})
     asked = DeclaredAggregates(AGGREGATES, {**TYPES, "ts": pa.int64()}, KEYS, columns=tuple(KEPT.names), kept=KEPT)
-    return QueryEngine(plan_with(query, settings, groups, assigner, choose(WindowSpec(assigner), asked)))
+    return QueryEngine(plan_with(query, settings, groups, assigner, choose(WindowQuery(assigner), asked)))
 
 
 def predicate_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
@@ -251,7 +251,7 @@ def predicate_engine(query: Query, settings: Settings, groups: int) -> QueryEngi
     values = {text_of(some): tuple(some) for some in (query.assigner["start"], query.assigner["end"]) if some is not None}
     start, end = (None if some is None else text_of(some) for some in (query.assigner["start"], query.assigner["end"]))
     assigner = PredicateWindows(start, end, query.assigner["gap"])
-    operator = choose(WindowSpec(assigner), DeclaredAggregates(AGGREGATES, TYPES, KEYS))
+    operator = choose(WindowQuery(assigner), DeclaredAggregates(AGGREGATES, TYPES, KEYS))
     columns = pa.schema([*ROWS, *((label_of(text), pa.bool_()) for text in values)])
     plan = plan_with(query, settings, groups, assigner, operator)
     return QueryEngine(plan, columns, partial(table_with_predicates, predicates=tuple(values.items())))

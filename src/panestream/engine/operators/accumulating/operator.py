@@ -41,7 +41,7 @@ from panestream.engine.plan import (
     not_numbered,
     stable_repr,
 )
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import (
     AT_EVERY_ROW,
     DeclaredAggregates,
@@ -243,12 +243,12 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         self._lateness = LatenessPolicy(settings.grid, self._closing)
         self._arrived = self._saved.get("arrived", 0)
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         return {"arrived": self._arrived}
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         kept_from = self._lateness.kept_from(self._closing.until)
         return {"counters": {"largest": {"arrived": self._arrived, "kept from": kept_from}}}
 
@@ -258,7 +258,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         taken = self._lateness.taken(table.column("pane").to_numpy(), self._closing.until)
         return {ROWS: table.filter(pa.array(taken)).drop_columns(["pane"])}
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         rows, counters = self._settings.layout.restore(saved), saved.header["counters"]["largest"]
         self._lateness.check_kept(counters["kept from"], self._closing.until)
         panes = pa.array(self._grid.panes_of(integers_of(rows, "time")))
@@ -268,7 +268,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         """Return the rows that some window still accepts, numbered and sorted by pane."""
         # Windows do not end by processing time, but a function may query it.
         self._processing_time = max(self._processing_time, batch.batch_time)
@@ -464,7 +464,7 @@ def _panes(grid: Any, one: AlignedWindows, windows: Int64s) -> tuple[Int64s, Int
     return grid.panes_of(one.start_of(windows)), grid.panes_of(one.end_of(windows))
 
 
-def accumulating_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
+def accumulating_rule(window: WindowQuery, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan aligned event-time windows that fire at their end, with a window function or a function over tables."""
     if isinstance(asked, DeclaredAggregates):
         return None
@@ -481,7 +481,7 @@ def accumulating_rule(window: WindowSpec, asked: WindowRequest) -> Supported | U
     return Supported(AccumulatingSpec(grid, function, asked.results, asked.rows, asked.keys, window.evictor))
 
 
-def why_not_rows(window: WindowSpec) -> list[str]:
+def why_not_rows(window: WindowQuery) -> list[str]:
     """Return why windows cannot run as panes of whole rows; empty if they can."""
     if isinstance(window.assigner, SeveralWindows):
         return ["several windows in one query need declared aggregates"]

@@ -27,7 +27,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, hashes_of, integers_of, on_a_line
 from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, pane_length
 from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -223,7 +223,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         if self._saved:
             self._history.resume(self._saved["history"])
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         return {"arrived": self._arrived, "history": self._history.kept()}
 
     def _emitted(self, watermark: int) -> int:
@@ -234,7 +234,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> FreshRows:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> FreshRows:
         settings = self._settings
         taken = TimedRows.of(batch, self._plan, len(settings.inputs), step.before)
         if taken is None:
@@ -333,7 +333,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         return {**self._settings.history.header(), "counters": {"largest": {"arrived": self._arrived}}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
@@ -342,7 +342,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         history = self._history.all_from(emitted + 1 - self._settings.longest)
         return {layout.name: layout.save(rows) for layout, rows in zip(self._layouts, (waiting, history), strict=True)}
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         self._arrived = saved.header["counters"]["largest"]["arrived"]
         waiting, history = (layout.restore(saved) for layout in self._layouts)
         self._waiting.append(sorted_by_pane([waiting.take(pa.array(stable_order(integers_of(waiting, "arrival"))))]))
@@ -354,7 +354,7 @@ def _told(label: str, one: LookBackWindows) -> str:
     return f"{label + ': ' if label else ''}the {format_duration(one.size)} before each row{ahead}, and the row itself"
 
 
-def look_back_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
+def look_back_rule(window: WindowQuery, asked: WindowRequest) -> Supported | None:
     """Plan one or several look-backs over declared aggregates; raise InvalidPlanError for unsupported queries."""
     look_backs = look_backs_of(window.assigner)
     if look_backs is None:

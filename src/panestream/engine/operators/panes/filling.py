@@ -22,7 +22,7 @@ from panestream.engine.kernels.panes import AlignedWindows, Int64s
 from panestream.engine.operators.panes.firing import FiredWindows
 from panestream.engine.operators.panes.operator import PaneOperator, PaneSpec, panes_rule
 from panestream.engine.plan import LATE, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, last_instant
@@ -261,8 +261,8 @@ class FilledPaneOperator(PaneOperator):
         own, rows = self._as_tables(), self._read()
         return {**super()._state_tables(), KNOWN: own.known(rows, self._grid.windows[0], self._filler.kept)}
 
-    def _put(self, saved: StateTables) -> None:
-        super()._put(saved)
+    def _write_tables(self, saved: StateTables) -> None:
+        super()._write_tables(saved)
         if KNOWN in saved.tables:
             self._as_tables().keep_known(saved.table(KNOWN), self._store, self._filler.kept)
 
@@ -284,7 +284,7 @@ def _together(one: FiredWindows, other: FiredWindows) -> FiredWindows:
     return FiredWindows(0, windows[order], pa.Table.from_arrays(columns, names).take(pa.array(order)))
 
 
-def filled_panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
+def filled_panes_rule(window: WindowQuery, asked: WindowRequest) -> Supported | None:
     """Plan windows that are also emitted without rows, or raise InvalidPlanError with the reasons why that is impossible."""
     if window.fill is None:
         return None

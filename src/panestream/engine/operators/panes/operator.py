@@ -44,7 +44,7 @@ from panestream.engine.operators.panes.rollups import FAN_OUT, Rollups, resoluti
 from panestream.engine.operators.panes.rule import described_panes, interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, firings_before
 from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Operator, WindowPlan
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, largest_per_window
@@ -295,14 +295,14 @@ class PaneOperator(PanedOperator):
         """Return the stores that a subclass adds."""
         return []
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         arrivals = self._arrivals
         arrived = [arrivals.next_number, arrivals.first_recent, arrivals.overdue]
         return {"settled": self._rollups.settled, "built": self._rollups.built, "arrived": arrived}
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         # Counted from the last step of time, so that the rows of several key groups are comparable.
         counters = {
             "largest": {
@@ -324,7 +324,7 @@ class PaneOperator(PanedOperator):
             tables[PURGED] = own.purged(self._purged.blocks)
         return tables
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         own, counters = self._as_tables(), saved.header["counters"]
         self._lateness.check_kept(counters["largest"]["kept from"], self._closing.until)
         self._arrivals = PaneArrivals(counters["largest"]["next row"], 0, counters["any"]["overdue"])
@@ -342,7 +342,7 @@ class PaneOperator(PanedOperator):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         if self._by_processing_time:
             partials = [self._at_processing_time(table) for table in batch.of(PARTIALS)]
             output.metrics.windowed_rows = rows_in(partials)
@@ -531,7 +531,7 @@ class PaneOperator(PanedOperator):
         return (first, last) if first <= last else None
 
 
-def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
+def panes_rule(window: WindowQuery, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan aligned windows over declared aggregates. As the last rule, it explains why panes do not run unsupported queries."""
     reasons = why_not_panes(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
@@ -541,7 +541,7 @@ def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsuppor
     return Supported(_spec(window, asked))
 
 
-def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
+def _spec(window: WindowQuery, asked: DeclaredAggregates) -> PaneSpec:
     aggregates, assigner = tuple(asked.aggregates), window.assigner
     if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
         raise InvalidPlanError("results of several windows have a column 'window' with the label. Rename the other column")

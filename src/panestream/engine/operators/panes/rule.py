@@ -17,7 +17,7 @@ from panestream.engine.kernels.calendar_grid import (
 )
 from panestream.engine.kernels.panes import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing.assigners import (
     BusinessDays,
@@ -120,7 +120,7 @@ _SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
 _CUMULATING = (CumulatingEventTimeWindows, CumulatingProcessingTimeWindows)
 
 
-def why_not_panes(window: WindowSpec) -> list[str]:
+def why_not_panes(window: WindowQuery) -> list[str]:
     """Return why windows cannot run as aligned panes of declared aggregates; empty if they can."""
     reasons = why_not_aligned(window.assigner)
     if window.evictor is not None:
@@ -161,7 +161,7 @@ def _aligned(assigner: WindowAssigner) -> AlignedWindows:
     raise TypeError(f"{assigner!r} has no panes")
 
 
-def _why_not_trigger(window: WindowSpec) -> list[str]:
+def _why_not_trigger(window: WindowQuery) -> list[str]:
     trigger, by_processing_time = window.firing_trigger, not window.assigner.is_event_time
     purging = isinstance(trigger, PurgingTrigger)
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
@@ -178,7 +178,7 @@ def _why_not_trigger(window: WindowSpec) -> list[str]:
     return []
 
 
-def interval_of(window: WindowSpec) -> Interval | None:
+def interval_of(window: WindowQuery) -> Interval | None:
     """Return the continuous trigger, or None if windows fire at their end."""
     trigger = window.firing_trigger
     purging = isinstance(trigger, PurgingTrigger)

@@ -45,7 +45,7 @@ from panestream.engine.plan import (
     Operator,
     WindowPlan,
 )
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, firing_columns
@@ -218,10 +218,10 @@ class RollingOperator(PanedOperator):
         if self._saved:
             self._rollups.settled, self._rollups.built = self._saved["settled"], self._saved["built"]
 
-    def _kept(self) -> Mapping[str, Any]:
+    def _own_metadata(self) -> Mapping[str, Any]:
         return {"settled": self._rollups.settled, "built": self._rollups.built}
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         return self._merged(self._drop_late(batch, step.before, output))
 
     # -- firing --------------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class RollingOperator(PanedOperator):
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         return {**self._settings.layouts[0].header(), "counters": {}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
@@ -378,7 +378,7 @@ class RollingOperator(PanedOperator):
         all_time = self._aggregation.merge(self._all_time.read(-BEYOND_ALL, BEYOND_ALL))
         return {layout.name: layout.save(rows) for layout, rows in zip(self._settings.layouts, (panes, all_time), strict=False)}
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         panes, *all_time = self._settings.restored(saved)
         self._add_to_all_time([table for table in all_time if table.num_rows])
         self._rollups.roll_up(self._aggregation.merge([panes]), self._lateness.first_open_pane(self._reached), -BEYOND_ALL)
@@ -389,7 +389,7 @@ def _with_panes(table: pa.Table, panes: Ints) -> pa.Table:
     return table.set_column(place, table.schema.field(place), pa.array(panes))
 
 
-def rolling_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
+def rolling_rule(window: WindowQuery, asked: WindowRequest) -> Supported | None:
     """Plan rolling windows over declared aggregates; raise InvalidPlanError for unsupported queries."""
     rolling = window.assigner
     if not isinstance(rolling, RollingWindows):

@@ -8,7 +8,7 @@ from functools import reduce
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
@@ -78,12 +78,12 @@ class RowPlan:
         InvalidPlanError: parts do not fit together, or a function or method does not accept its arguments.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> plan = RowPlan(WindowSpec(TumblingEventTimeWindows.of("1 minute")), ReduceRows(max))
+    >>> plan = RowPlan(WindowQuery(TumblingEventTimeWindows.of("1 minute")), ReduceRows(max))
     >>> plan.keeps_elements
     False
     """
 
-    window: WindowSpec
+    window: WindowQuery
     function: ReduceRows | AggregateRows | KeepRows | ProcessRows
     late_output: str | None = None
     pages: int = 2

@@ -186,7 +186,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
 
     # -- as tables -----------------------------------------------------------------------------------------------------
 
-    def _described(self) -> Mapping[str, Any]:
+    def _own_header(self) -> Mapping[str, Any]:
         meta = self._operator.store.meta
         shift = {"stagger": meta["stagger"]} if "stagger" in meta else {}
         counters = {"total": {"late_dropped": self._operator.late_dropped}, "equal": shift}
@@ -201,7 +201,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         finally:
             store.release()
 
-    def _put(self, saved: StateTables) -> None:
+    def _write_tables(self, saved: StateTables) -> None:
         counters = saved.header["counters"]
         operator = self._operator
         operator.begin_at(self._tracker.watermark, self._processing_time, self._closing.until)
@@ -227,7 +227,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
         arrived = self._arrived(batch.of(INPUTS), batch.origins.get(INPUTS, []))
         # The operator judges, adds and fires row by row.
         rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()

@@ -15,7 +15,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.state import Clocks, RowStore
 from panestream.engine.operators.row.window_operator import Output, Row, RowOperator
 from panestream.engine.plan import Capabilities, WindowPlan, stable_repr
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError
@@ -223,7 +223,7 @@ class KeyedProcessSpec(RowSpec):
 def process_spec(function: KeyedProcessFunction, results: pa.Schema, rows: pa.Schema, *, pickled_state: bool = False) -> RowSpec:
     """Return the operator of a keyed process function over ``rows`` that returns ``results``."""
     return KeyedProcessSpec(
-        RowPlan(WindowSpec(GlobalWindows(), pickled_state=pickled_state), ProcessRows(function)),
+        RowPlan(WindowQuery(GlobalWindows(), pickled_state=pickled_state), ProcessRows(function)),
         results,
         rows,
         by_processing_time=function.uses_processing_time,

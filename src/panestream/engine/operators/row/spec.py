@@ -16,7 +16,7 @@ from panestream.engine.operators.row.contents import AggregateRows, KeepRows, Re
 from panestream.engine.operators.row.operator import INPUTS, TIME, DeclaredFunction, RowGroupOperator, RowSettings, row_tables
 from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
 from panestream.engine.runtime.state_views import (
     EVENT_TIME,
@@ -153,7 +153,7 @@ class RowSpec(RowSettings, OperatorSpec):
         return sections
 
 
-def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
+def row_spec(window: WindowQuery, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
     """Return the row operator of a query, or raise InvalidPlanError; ``reasons`` explain why no columnar operator runs it."""
     if isinstance(asked, DeclaredAggregates):
         return _declared(window, asked, reasons)
@@ -170,7 +170,7 @@ def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, rea
     )
 
 
-def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[str]) -> RowSpec:
+def _declared(window: WindowQuery, asked: DeclaredAggregates, reasons: Sequence[str]) -> RowSpec:
     aggregation = Aggregation.build(asked.aggregates, asked.types, asked.keys)
     gap = getattr(window.assigner, "gap", None)
     # The assigner reads the gap of each row from the element.

@@ -76,10 +76,10 @@ class RowOperator:
         timer: the time of the running timer if it is of the kind that ends windows. None while an element is processed.
 
     >>> from panestream.engine.storage.state import MemoryState
-    >>> from panestream.engine.query import WindowSpec
+    >>> from panestream.engine.query import WindowQuery
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> from panestream.engine.operators.row.contents import ReduceRows
-    >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
+    >>> operator = RowOperator(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
     >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
     [('k', TimeWindow(start=0, end=10), 11, 9)]
     """

@@ -54,7 +54,7 @@ from panestream.engine.plan import (
     Operator,
     WindowPlan,
 )
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, firing_columns, window_rows
@@ -304,7 +304,7 @@ class SessionOperator(PagedOperator[SessionsAtHand]):
         layout = settings.layout(plan.key_schema)
         super().__init__(plan, state, layout, by_processing_time=settings.by_processing_time)
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
         gathered = self._gather(batch, step.after)
         closed = self._closing.at(step.before)
         # After a restart with a shorter lateness, the state has sessions that are closed by now.
@@ -412,7 +412,7 @@ class ProcessingTimeSessionOperator(SessionOperator):
     exactly the gap makes two sessions here: when time reaches the end of a session, it has just fired and been dropped.
     """
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+    def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
         gathered, now = self._gather(batch, step.after), self._processing_time
         ended = gathered.stored.ends <= now
         over = MergedSessions.of(gathered.keys, gathered.stored.filter(ended), [], self._aggregation, self._settings.longest)
@@ -443,7 +443,7 @@ def _rows(spans: Sequence[Spans]) -> int:
     return sum(pc.sum(one.partials.column("rows")).as_py() or 0 for one in spans)
 
 
-def sessions_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
+def sessions_rule(window: WindowQuery, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan sessions over declared aggregates, with a number or a column as gap, and the default trigger."""
     assigner = window.assigner
     if not isinstance(assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows)):
@@ -460,7 +460,7 @@ def sessions_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsup
     return Supported(SessionSpec(gap, assigner.longest, tuple(asked.aggregates), aggregation, by_processing_time))
 
 
-def _why_not(window: WindowSpec) -> list[str]:
+def _why_not(window: WindowQuery) -> list[str]:
     assigner = window.assigner
     if type(assigner) not in (EventTimeSessionWindows, LimitedEventTimeSessionWindows, ProcessingTimeSessionWindows):
         return [f"{type(assigner).__name__} is a user-defined assigner"]

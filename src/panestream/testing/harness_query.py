@@ -12,7 +12,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import TIME, DeclaredFunction
-from panestream.engine.query import WindowSpec
+from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.testing.elements import Columns, RowMaker, schema_of
 from panestream.windowing import aggregates as recipes
@@ -23,7 +23,7 @@ LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
-class WindowQuery:
+class HarnessQuery:
     """The query of a harness: ``rows`` converts input to elements if it is not None, ``names`` name several result values."""
 
     plan: RowPlan
@@ -31,13 +31,13 @@ class WindowQuery:
     names: tuple[str, ...] | None = None
 
 
-def window_query(
-    window: WindowSpec,
+def harness_query(
+    window: WindowQuery,
     functions: Mapping[str, Any],
     then: AnyWindowFunction | Callable[..., Any] | None,
     columns: Columns | None,
     keeps_late: bool,
-) -> WindowQuery:
+) -> HarnessQuery:
     """Return the query for the arguments of a harness; raise ``InvalidPlanError`` if they do not fit together.
 
     ``functions`` has the functions by argument name, exactly one of which is not None. ``then`` gets the one result of a
@@ -63,7 +63,7 @@ def window_query(
         made = AggregateRows(function, following(then))
     else:
         made = KeepRows(applied(function) if name == "apply" else processed(function))
-    return WindowQuery(RowPlan(window, made, late, element_type=None if rows is None else rows.element_type.element), rows)
+    return HarnessQuery(RowPlan(window, made, late, element_type=None if rows is None else rows.element_type.element), rows)
 
 
 def _aggregates(given: Any) -> list[recipes.Aggregate]:
@@ -82,8 +82,8 @@ def _aggregates(given: Any) -> list[recipes.Aggregate]:
 
 
 def _declared(
-    window: WindowSpec, aggregates: list[recipes.Aggregate], then: Any, columns: pa.Schema, late: str | None
-) -> WindowQuery:
+    window: WindowQuery, aggregates: list[recipes.Aggregate], then: Any, columns: pa.Schema, late: str | None
+) -> HarnessQuery:
     types = {field.name: field.type for field in columns}
     for aggregate in aggregates:
         for expr in aggregate.inputs:
@@ -98,4 +98,4 @@ def _declared(
     function = AggregateRows(DeclaredFunction(aggregates, types), following(then))
     plan = RowPlan(window, function, late, element_type=element_type.element)
     results = None if then is not None else tuple(aggregation.output_schema.names)
-    return WindowQuery(plan, RowMaker(columns, element_type, TIME), results)
+    return HarnessQuery(plan, RowMaker(columns, element_type, TIME), results)
