@@ -125,7 +125,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         load      the meta record: check the plan; read watermark, processing time, closed windows, the operator's values
         invalid   rows without usable event time leave
         advance   the time before and after the micro-batch
-        ingest   rows are judged by the time *before*; late ones leave, or are counted
+        ingest    rows are judged by the time *before*; late ones leave, or are counted
         fire      windows that end between the two, or have late rows, are emitted
         close     data that windows still need is stored, the rest deleted
         save      the meta record
