@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from panestream.lazy_names import LazyNames
 
 if TYPE_CHECKING:
+    from panestream.datastream.tile_files import TileFiles as TileFiles
     from panestream.insight.advice import DelayCost as DelayCost
     from panestream.insight.advice import Lateness as Lateness
     from panestream.insight.lateness import lateness as lateness

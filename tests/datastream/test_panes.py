@@ -310,7 +310,7 @@ def test_tiles_give_global_and_calendar_windows(rows):
     tiles = everything.window_all(days).panes(*AGGREGATES).main
     expected = everything.window_all(weeks).aggregate(*AGGREGATES).main
     assert_same_rows(pst.from_panes(tiles, *AGGREGATES).window(weeks), expected)
-    with pytest.raises(InvalidPlanError, match="as_of needs slices of equal length"):
+    with pytest.raises(InvalidPlanError, match="need slices of equal length"):
         pst.from_panes(tiles, *AGGREGATES).as_of(rows, at="ts", windows={"w": "7 days"})
     utc = pst.from_panes(tiles, *AGGREGATES).window(pst.TumblingEventTimeWindows.of("1 day"))
     with pytest.raises(Exception, match="a window begins or ends within the pane from"):

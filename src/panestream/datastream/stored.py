@@ -168,10 +168,8 @@ class StoredPanes(ReprHtml):
                 is not a multiple of a slice.
         """
         _check_batch(questions, "questions", "as_of")
-        slices = pane_grid(self.slices)
-        if not isinstance(slices, EvenGrid):
-            raise InvalidPlanError(f"as_of needs slices of equal length, but these are {self.slices!r}. Use .window(...)")
-        lengths = self._lengths(windows, slices)
+        slices = even_slices(self.slices)
+        lengths = window_lengths(windows, slices, with_rows=self.rows is not None)
         self._check_on(on)
         asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
         time = micros_of(questions, at, unit)
@@ -196,22 +194,6 @@ class StoredPanes(ReprHtml):
         computation = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
         function = ReadAnswers(computation, tuple(named), tuple(questions.columns))
         return map_partitions(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
-
-    def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
-        if not isinstance(windows, Mapping) or not windows:
-            raise InvalidPlanError(
-                f"as_of needs the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
-            )
-        lengths = tuple(to_micros(length, f"the window {label!r}") for label, length in windows.items())
-        for label, length in zip(windows, lengths, strict=True):
-            if length <= 0:
-                raise InvalidPlanError(f"the window {label!r} must be positive, got {windows[label]!r}")
-            if self.rows is None and length % slices.period:
-                raise InvalidPlanError(
-                    f"the window {label!r} is not a multiple of the slice of {format_duration(slices.period)}. Use a multiple, "
-                    f"or from_panes(..., rows=...), which makes windows exact"
-                )
-        return lengths
 
     @property
     def _keys(self) -> pa.Schema:
@@ -358,22 +340,10 @@ def from_panes(
         )
     store = inspect_tiles(tiles)
     manifests = store.manifests
-    first = manifests[0]
-    for other in manifests[1:]:
-        _check_alike(first, other)
-    inputs = {text: type_ for manifest in manifests for text, type_ in manifest.inputs.items()}
-    absent = next((text for manifest in aggregates for text in manifest.inputs if text not in inputs), None)
-    if absent is not None:
-        raise InvalidPlanError(f"the tiles do not contain {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
-    keys = pa.schema(
-        [pa.field(name, to_arrow(tiles.schema[name].dataType, f"the key {name!r}")) for name in _keys_in(tiles, first)]
-    )
-    aggregation = Aggregation.build(aggregates, inputs, keys)
-    lacking = [name for name in partial_columns(aggregation) if name not in tiles.columns]
-    if lacking:
-        raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
+    types = {name: to_arrow(tiles.schema[name].dataType, f"the key {name!r}") for name in keys_in(tiles.columns, manifests[0])}
+    aggregation = aggregation_of(manifests, aggregates, types, tiles.columns)
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
-    stored = StoredPanes(tiles, first.slices, aggregation, store.until, raw, partitions, store.few)
+    stored = StoredPanes(tiles, manifests[0].slices, aggregation, store.until, raw, partitions, store.few)
     stored.check_rows()
     return stored
 
@@ -407,6 +377,49 @@ def _check_given(
             raise InvalidPlanError(f"tiles identify inputs by their text. Write the name or SQL instead of the Column {column!s}")
 
 
+def aggregation_of(
+    manifests: Sequence[TilesManifest], aggregates: Sequence[Aggregate], keys: Mapping[str, pa.DataType], columns: Sequence[str]
+) -> Aggregation:
+    """Return the aggregates over tiles with these manifests and columns. Raise InvalidPlanError if the tiles lack something."""
+    for other in manifests[1:]:
+        _check_alike(manifests[0], other)
+    inputs = {text: type_ for manifest in manifests for text, type_ in manifest.inputs.items()}
+    absent = next((text for aggregate in aggregates for text in aggregate.inputs if text not in inputs), None)
+    if absent is not None:
+        raise InvalidPlanError(f"the tiles do not contain {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
+    aggregation = Aggregation.build(aggregates, inputs, pa.schema(list(keys.items())))
+    lacking = [name for name in partial_columns(aggregation) if name not in columns]
+    if lacking:
+        raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
+    return aggregation
+
+
+def window_lengths(windows: Mapping[str, Duration], slices: EvenGrid, *, with_rows: bool) -> tuple[int, ...]:
+    """Return the lengths of windows in microseconds. Without rows they must be multiples of a slice."""
+    if not isinstance(windows, Mapping) or not windows:
+        raise InvalidPlanError(
+            f"windows needs the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
+        )
+    lengths = tuple(to_micros(length, f"the window {label!r}") for label, length in windows.items())
+    for label, length in zip(windows, lengths, strict=True):
+        if length <= 0:
+            raise InvalidPlanError(f"the window {label!r} must be positive, got {windows[label]!r}")
+        if not with_rows and length % slices.period:
+            raise InvalidPlanError(
+                f"the window {label!r} is not a multiple of the slice of {format_duration(slices.period)}. Use a multiple, "
+                f"or from_panes(..., rows=...), which makes windows exact"
+            )
+    return lengths
+
+
+def even_slices(slices: WindowAssigner) -> EvenGrid:
+    """Return the panes of slices of equal length, or raise InvalidPlanError."""
+    grid = pane_grid(slices)
+    if not isinstance(grid, EvenGrid):
+        raise InvalidPlanError(f"as_of and lookup need slices of equal length, but these are {slices!r}. Use .window(...)")
+    return grid
+
+
 def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
     """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
@@ -422,12 +435,11 @@ def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
             raise InvalidPlanError(f"{text!r} is of type {ours} in some tiles, of {theirs} in others: read them one by one")
 
 
-def _keys_in(tiles: DataFrame, manifest: TilesManifest) -> tuple[str, ...]:
+def keys_in(columns: Sequence[str], manifest: TilesManifest) -> tuple[str, ...]:
+    """Return the key columns of the tiles, or raise InvalidPlanError if one is missing."""
     for name in manifest.keys:
-        if name not in tiles.columns:
-            raise InvalidPlanError(
-                f"the tiles have no column {name!r}, which is a key of theirs; {did_you_mean(name, tiles.columns)}"
-            )
+        if name not in columns:
+            raise InvalidPlanError(f"the tiles have no column {name!r}, which is a key of theirs; {did_you_mean(name, columns)}")
     return manifest.keys
 
 
