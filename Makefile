@@ -24,6 +24,17 @@ setup: $(STAMP) ## build .venv, and find or install Java
 run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" shows its options)
 	@$(SPARK_ENV) && PYTHONPATH="$(CURDIR)/examples" $(PY) -m hot_items $(ARGS)
 
+DEMO = @$(SPARK_ENV) && PYTHONPATH="$(CURDIR)/src:$(CURDIR)/examples" $(PY) -m demos
+
+demo-rolling: $(STAMP) ## demo: counts of the last 1, 12 and 24 hours in one pass, late rows, and a picture
+	$(DEMO).rolling_counts $(ARGS)
+
+demo-kill: $(STAMP) ## demo: a job killed with kill -9 counts each row once, with a picture (ARGS=--by-hand: you kill it)
+	$(DEMO).kill_it $(ARGS)
+
+demo-training: $(STAMP) ## demo: features from tiles equal SQL over the rows, for training and serving, with a picture
+	$(DEMO).training_serving $(ARGS)
+
 # The interpreter with real Delta, Iceberg and Kafka; empty where it cannot be made.
 CONNECTORS = python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -z "$$python" ] || "$$python" scripts/class_archive.py
 RUN_TESTS = $(PY) scripts/class_archive.py; $(PY) scripts/run_tests.py

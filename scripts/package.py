@@ -32,8 +32,8 @@ DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
 RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 PACKAGE = ROOT / "src" / "panestream"
-DEMO = "examples/hot_items/"
-"""The folder of the demo, which `make run` runs from a clone."""
+DEMOS = ("examples/demos/", "examples/hot_items/")
+"""The folders of the demos, which `make run` and `make demo-...` run from a clone."""
 MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
 """Whether a check that cannot run is an error. A release sets it."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
@@ -112,7 +112,7 @@ def check_wheel(wheel: Path) -> None:
         scripts = archive.read(_one(names, r"panestream-[^/]+\.dist-info/entry_points\.txt")).decode()
     files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
-    wanted |= {f"panestream/{name}" for name in examples() if not name.startswith(DEMO)}
+    wanted |= {f"panestream/{name}" for name in examples() if not name.startswith(DEMOS)}
     _compare(wheel, wanted - names, {name for name in names - wanted if ".dist-info/" not in name})
     _one(names, r"panestream-[^/]+\.dist-info/licenses/LICENSE")
     if "panestream/py.typed" not in names:

@@ -154,7 +154,7 @@ def wheel(folder: Path, metadata: str = METADATA, without: str = "", also: str =
     home = ROOT / "src"
     files = [file for file in (home / "panestream").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     names = {file.relative_to(home).as_posix(): file.read_bytes() for file in files}
-    without_demo = (file for file in (ROOT / "examples").rglob("*") if "hot_items" not in file.parts)
+    without_demo = (file for file in (ROOT / "examples").rglob("*") if not {"demos", "hot_items"} & {*file.parts})
     shown = [file for file in without_demo if file.is_file() and "__pycache__" not in file.parts]
     names |= {f"panestream/{file.relative_to(ROOT).as_posix()}": file.read_bytes() for file in shown}
     info = "panestream-0.1.0.dist-info"
@@ -180,6 +180,7 @@ def test_complete_wheel_passes_the_check(package, tmp_path):
         ({"without": "panestream/spark/compat.py"}, "lacks: panestream/spark/compat.py"),
         ({"also": "tests/conftest.py"}, "should not have: tests/conftest.py"),
         ({"also": "panestream/examples/hot_items/demo.py"}, "should not have: panestream/examples/hot_items/demo.py"),
+        ({"also": "panestream/examples/demos/kill_it.py"}, "should not have: panestream/examples/demos/kill_it.py"),
         ({"also": "panestream/clicks.parquet"}, "should not have: panestream/clicks.parquet"),
         ({"without": "panestream-0.1.0.dist-info/licenses/LICENSE"}, "LICENSE, not one"),
         ({"metadata": METADATA + "Requires-Dist: pyspark>=4.1\n"}, "requires pyspark"),

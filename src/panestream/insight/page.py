@@ -96,6 +96,16 @@ def page(title: str, body: str) -> str:
     )
 
 
+def picture_file(svg: str) -> str:
+    """Return a drawn picture as a file of its own, which is light or dark as the reader's system."""
+    style = (
+        f"<style>:root {{ {_COLOURS}; background: var(--back); font-family: system-ui, sans-serif }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}</style>"
+    )
+    opened, inside = svg.split(">", 1)
+    return f'{opened} xmlns="http://www.w3.org/2000/svg">{style}{inside}\n'
+
+
 def part(body: str) -> str:
     """Return a part of a notebook, in the notebook's own colours."""
     return f'<style>{_STYLE}</style><div class="panestream" style="{_EITHER}">{body}</div>'
