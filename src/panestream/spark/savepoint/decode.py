@@ -369,7 +369,7 @@ def _damage_of(stored: StoredState, error: Exception) -> str | None:
     files = list_files(stored.spark, f"{escaped(stored.path)}/{folder}/[0-9]*/*")
     there = {int(file.rsplit(f"/{folder}/", 1)[-1].split("/")[0]) for file in files}
     gone = next((number for number in range(max(there, default=-1) + 1) if number not in there), None)
-    return None if gone is None else f"{folder}/{gone} is gone"
+    return None if gone is None else f"{folder}/{gone} is missing"
 
 
 # -- which operator has a plan ---
