@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from datetime import datetime, timedelta, timezone
@@ -72,6 +73,24 @@ def test_random_moment_comes_after_the_job_has_planned_more_micro_batches(tmp_pa
     assert not is_moment()  # the pause
     time.sleep(0.9)
     assert is_moment()
+
+
+def test_viewer_kills_the_job_with_enter(monkeypatch):
+    reads, writes = os.pipe()
+    with os.fdopen(reads) as stdin, os.fdopen(writes, "w") as keyboard:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert not killing.key_pressed()
+        keyboard.write("\n")
+        keyboard.flush()
+        assert killing.key_pressed()
+        assert not killing.key_pressed()
+
+
+def test_process_is_killed_at_the_moment_or_its_failure_is_shown(tmp_path):
+    assert killing.run(tmp_path, "--help", is_moment=lambda: True)
+    assert not killing.run(tmp_path, "--help")
+    with pytest.raises(SystemExit, match="No such command"):
+        killing.run(tmp_path, "rum")
 
 
 def story(files=6, kills=2):
