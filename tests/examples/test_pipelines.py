@@ -63,6 +63,11 @@ def table(home: Path, name: str, *columns: str) -> list[tuple]:
     return sorted(tuple(row[column] for column in columns) for row in ds.dataset(files).to_table().to_pylist())
 
 
+def late_files(home: Path) -> list[tuple]:
+    lines = [line for file in (home / "late").glob("*.json") for line in file.read_text("utf-8").splitlines()]
+    return sorted((row["user"], row["price"]) for row in map(json.loads, lines))
+
+
 @pytest.mark.spark
 def test_pipeline_resumes_from_its_checkpoint_and_refreshes_fully(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard", "yaml"):
@@ -81,6 +86,8 @@ def test_pipeline_resumes_from_its_checkpoint_and_refreshes_fully(tmp_path):
     # The watermark is 12. One window of each user is over, and the window with second 17 stays open.
     first = [("ann", 2, 3.0), ("bob", 1, 3.0)]
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == first
+    # The watermark is 17, so three sessions are over: from second 1 to 7, 5 to 10, and the one with second 17 stays open.
+    assert table(home, "user_sessions", "user", "clicks", "revenue") == [("ann", 2, 3.0), ("bob", 1, 3.0)]
 
     put(clicks, 2, ("ann", 7.0, 3), ("ann", 5.0, 18), ("zoe", 9.0, 40))
     pipeline(home, "run")
@@ -88,6 +95,18 @@ def test_pipeline_resumes_from_its_checkpoint_and_refreshes_fully(tmp_path):
     both = sorted([*first, ("ann", 2, 9.0)])
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == both
     assert table(home, "late_clicks", "user", "price") == [("ann", 7.0)]
+    assert late_files(tmp_path) == [("ann", 7.0)]
+    # The click of second 3 extends the first session from [1, 7) to [1, 8), so the first result is deleted.
+    changed = table(home, "session_changes", "user", "op", "clicks", "revenue")
+    assert changed == [
+        ("ann", "delete", 2, 3.0),
+        ("ann", "insert", 2, 3.0),
+        ("ann", "insert", 2, 9.0),
+        ("ann", "insert", 3, 10.0),
+        ("bob", "insert", 1, 3.0),
+    ]
+    valid = [("ann", 2, 9.0), ("ann", 3, 10.0), ("bob", 1, 3.0)]
+    assert table(home, "user_sessions", "user", "clicks", "revenue") == valid
     assert table(home, "revenue_per_user", "user", "clicks", "revenue") == [("ann", 4, 12.0), ("bob", 1, 3.0)]
 
     pipeline(home, "run", "--full-refresh-all")
@@ -95,4 +114,5 @@ def test_pipeline_resumes_from_its_checkpoint_and_refreshes_fully(tmp_path):
     anew = sorted([("ann", 3, 10.0), ("bob", 1, 3.0), ("ann", 2, 9.0)])
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == anew
     assert table(home, "late_clicks", "user", "price") == []
+    assert table(home, "user_sessions", "user", "clicks", "revenue") == valid
     assert table(home, "revenue_per_user", "user", "clicks", "revenue") == [("ann", 5, 19.0), ("bob", 1, 3.0)]

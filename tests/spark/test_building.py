@@ -88,7 +88,10 @@ def test_prepared_query_does_not_analyse_its_rows(spark, tmp_path, monkeypatch, 
                 if name in vars(kind):
                     patch.setattr(kind, name, property(lambda _, name=name: pytest.fail(f"{name} was asked")))
         applied = prepared.main(rows)
+        together = prepared.all_outputs(rows)
     assert applied.schema == expected
+    assert together.schema["main"].dataType == expected
+    assert together.isStreaming == streaming
     assert applied.isStreaming == streaming
 
 
@@ -100,6 +103,52 @@ def test_prepared_query_has_an_output_for_late_rows(spark, tmp_path):
     assert "aligned panes" in prepared.explain()
     with pytest.raises(InvalidPlanError, match="no output 'lat'"):
         prepared.output("lat", rows)
+
+
+def test_all_outputs_have_the_rows_of_each_output(spark):
+    def build(rows):
+        events = pst.stream(rows).assign_timestamps("ts", STRATEGY).side_output_invalid("invalid").key_by("user")
+        windowed = events.window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late")
+        return windowed.aggregate(agg.count().alias("n"), agg.collect_list("price").alias("prices"))
+
+    noon = dt.datetime(2026, 1, 1, 12)
+    rows = spark.createDataFrame([("ann", 1.0, noon), ("bob", None, noon), ("ann", 3.0, noon), ("eve", 4.0, None)], SCHEMA)
+    prepared = pst.prepare(build, SCHEMA, streaming=False)
+    together = prepared.all_outputs(rows)
+    assert together.columns == ["output", "main", "late", "invalid"]
+    counted = {row.output: row["count"] for row in together.groupBy("output").count().collect()}
+    assert counted == {"main": 2, "invalid": 1}
+    for tag in ("main", "late", "invalid"):
+        of_output = together.where(F.col("output") == tag).select(f"{tag}.*")
+        assert sorted(map(str, of_output.collect())) == sorted(map(str, prepared.output(tag, rows).collect()))
+        assert together.where(F.col("output") != tag).where(F.col(tag).isNotNull()).count() == 0
+
+
+def test_all_outputs_of_a_join_are_its_rows(spark):
+    clicks = spark.createDataFrame([("ann", 1.0, dt.datetime(2026, 1, 1, 12)), ("bob", 2.0, dt.datetime(2026, 1, 1, 13))], SCHEMA)
+    views = spark.createDataFrame([("ann", dt.datetime(2026, 1, 1, 12, 5), "hats")], OTHER)
+    prepared = pst.prepare(joined, SCHEMA, OTHER, streaming=False)
+    together = prepared.all_outputs(clicks, views)
+    assert together.columns == ["output", "main", "late_left", "late_right"]
+    assert together.select("main.*").collect() == prepared.main(clicks, views).collect() != []
+
+
+def test_all_outputs_refuse_steps_that_complete_the_main_rows(spark):
+    def named(rows):
+        windowed = keyed(rows).window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("output")
+        return windowed.aggregate(agg.count().alias("n"))
+
+    def largest(rows):
+        return keyed(rows).window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count().alias("n")).top(2, by="n")
+
+    rows = spark.createDataFrame([], SCHEMA)
+    for build, reason in (
+        (named, "an output is named 'output'"),
+        (largest, "does not support top"),
+        (tiles, "not support panes"),
+    ):
+        with pytest.raises(InvalidPlanError, match=reason):
+            pst.prepare(build, SCHEMA, streaming=False).all_outputs(rows)
 
 
 def test_prepared_query_refuses_columns_bound_to_a_data_frame(spark):

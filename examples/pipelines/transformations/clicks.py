@@ -1,4 +1,4 @@
-"""Clicks per user and ten seconds as a streaming table, the late ones in another, and a materialized view over the first.
+"""Clicks per user and ten seconds in a streaming table, late clicks in another and in files, and sessions that are corrected.
 
 Run it with `spark-pipelines run`, as the README in this example describes.
 """
@@ -39,15 +39,30 @@ def clicks() -> DataFrame:
 
 
 @dp.table
+def outputs() -> DataFrame:
+    """Return the rows of all outputs. This is the only query with a state."""
+    return windows.all_outputs(clicks())
+
+
+@dp.table
 def clicks_per_user() -> DataFrame:
     """Return a row for each user and window, once the watermark has passed its end."""
-    return windows.main(clicks())
+    return spark.readStream.table("outputs").where("output = 'main'").select("main.*")
 
 
 @dp.table
 def late_clicks() -> DataFrame:
-    """A separate query, which computes the windows once more with its own state."""
-    return windows.output("late", clicks())
+    """Return the clicks that came after their window was closed."""
+    return spark.readStream.table("outputs").where("output = 'late'").select("late.*")
+
+
+dp.create_sink("late_files", "json", {"path": spark.conf.get("late.path")})
+
+
+@dp.append_flow(target="late_files")
+def late_clicks_as_json() -> DataFrame:
+    """Write the late clicks to files outside of the catalog."""
+    return spark.readStream.table("late_clicks")
 
 
 @dp.materialized_view
@@ -58,3 +73,39 @@ def revenue_per_user() -> DataFrame:
         .groupBy("user")
         .agg(F.sum("clicks").alias("clicks"), F.sum("revenue").alias("revenue"))
     )
+
+
+def per_session(clicks: DataFrame) -> pst.datastream.WindowedResult:
+    """Return the changes of sessions. A late click corrects its session, or makes two sessions one."""
+    return (
+        pst.stream(clicks)
+        .assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
+        .key_by("user")
+        .window(pst.EventTimeSessionWindows.with_gap("5 seconds"))
+        .allowed_lateness("1 minute")
+        .aggregate(agg.count().alias("clicks"), agg.sum("price").alias("revenue"))
+        .with_firing()
+        .changelog()
+    )
+
+
+sessions = pst.prepare(per_session, SCHEMA)
+
+
+@dp.table
+def session_changes() -> DataFrame:
+    """Return the changes. ``change`` orders those of a session, and ``changed_at`` is the time of the micro-batch."""
+    changes = sessions.main(clicks()).where("op <> 'update_before'")
+    return changes.withColumns({"change": F.expr("2 * firing_number + int(op = 'delete')"), "changed_at": F.current_timestamp()})
+
+
+@dp.materialized_view
+def user_sessions() -> DataFrame:
+    """Return the newest result of each session that is still valid."""
+    names = ["user", "window_start", "window_end"]
+    newest = (
+        spark.read.table("session_changes")
+        .groupBy(*names)
+        .agg(F.max_by(F.struct("op", "clicks", "revenue"), "change").alias("newest"))
+    )
+    return newest.where("newest.op <> 'delete'").select(*names, "newest.clicks", "newest.revenue")

@@ -25,7 +25,8 @@ from panestream.errors import InvalidPlanError, PlanMismatchError, warn
 from panestream.spark.batch_output import output
 from panestream.spark.columns import micros_of, order_of, text_of
 from panestream.spark.compat import wants_data_frames
-from panestream.spark.operator.dataflow import Projection, operate, project
+from panestream.spark.operator.dataflow import Projection, operate, project, unpack_all
+from panestream.spark.operator.task_functions import OUTPUT
 from panestream.spark.progress.micro_batch import counters_name, observed
 from panestream.spark.query import RunningQuery, StartRequest, start
 from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
@@ -193,10 +194,27 @@ class PlannedQuery:
             raise InvalidPlanError(
                 "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
             )
+        return output(self._emitted(rows, quiet=quiet), plan, tag)
+
+    def _all_outputs(self, rows: DataFrame) -> DataFrame:
+        """Return the rows of all outputs in one DataFrame, so that a stream has one operator and one state."""
+        plan = self.plan
+        for name, chosen in (("top", plan.top), ("split_distinct", plan.split)):
+            if chosen is not None:
+                raise InvalidPlanError(f"all_outputs does not support {name}: leave it out, or use result.start(main=...)")
+        if plan.constants:
+            raise InvalidPlanError("all_outputs does not support panes: they are stored from .main(rows)")
+        if OUTPUT in map(str.lower, plan.tags):
+            raise InvalidPlanError(f"all_outputs: an output is named {OUTPUT!r}, like the column that names outputs. Rename it")
+        return unpack_all(self._emitted(rows), plan)
+
+    def _emitted(self, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
+        """Return what the operator emits over other rows: a few rows (tag, body)."""
+        plan = self.plan
         how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up}
         operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, **how)
         if not self.is_streaming:
-            return output(operated, plan, tag)
+            return operated
         if not quiet:
             warn_missing_settings(self._df.sparkSession)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
@@ -211,7 +229,7 @@ class PlannedQuery:
             )
         # Another query reads the output for late rows, so its readers are unknown here.
         late_kept = plan.late_tag is not None
-        return output(observed(operated, plan, self._observed_as, late_kept=late_kept), plan, tag)
+        return observed(operated, plan, self._observed_as, late_kept=late_kept)
 
     def _started(self, request: StartRequest) -> RunningQuery:
         """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""

@@ -147,9 +147,41 @@ class PreparedQuery(ReprHtml):
     def output(self, tag: str, rows: DataFrame, *others: DataFrame) -> DataFrame:
         """Return another output for these rows, e.g. late ones; arguments and errors are as for :meth:`main`.
 
-        A table made from it is a separate query that computes the operator again, with its own state.
+        A table made from it is a separate query that computes the operator again, with its own state. :meth:`all_outputs` needs
+        only one.
         """
         return self.result.output_over(_together(self, [rows, *others]), tag)
+
+    def all_outputs(self, rows: DataFrame, *others: DataFrame) -> DataFrame:
+        """Return the rows of all outputs in one DataFrame, so that one query with one state serves them all.
+
+        The column ``output`` is ``"main"`` or a tag. One struct column for each output has the row's columns, and is null in rows
+        of other outputs. Store them in one table, and read each output from it::
+
+            @dp.table
+            def windows():
+                return prepared.all_outputs(spark.readStream.json(path))
+
+            @dp.table
+            def late_clicks():
+                return spark.readStream.table("windows").where("output = 'late'").select("late.*")
+
+        Arguments, warnings and errors are as for :meth:`main`.
+
+        Raises:
+            InvalidPlanError: also for ``top``, ``split_distinct`` and ``panes``, and if an output is named ``output``.
+
+        Examples:
+            >>> def pairs(rows):
+            ...     return pst.stream(rows).key_by("user").count_window(2).aggregate(agg.count().alias("n"))
+            >>> prepared = pst.prepare(pairs, "user STRING, ts TIMESTAMP", streaming=False)
+            >>> rows = prepared.all_outputs(df)
+            >>> rows.columns
+            ['output', 'main']
+            >>> rows.where("output = 'main'").select("main.*").columns
+            ['user', 'window_start', 'window_end', 'n']
+        """
+        return self.result.all_outputs_over(_together(self, [rows, *others]))
 
     def explain(self) -> Explanation:
         """Explain how the query will run; see :meth:`WindowedResult.explain`."""

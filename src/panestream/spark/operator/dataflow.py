@@ -19,8 +19,10 @@ from panestream.spark.operator.processor import RestartInfo, WindowProcessor
 from panestream.spark.operator.task_functions import (
     EXCHANGE_SCHEMA,
     OPERATED_SCHEMA,
+    OUTPUT,
     Pack,
     Unpack,
+    UnpackTagged,
     process_batch,
     process_reduced,
 )
@@ -179,10 +181,24 @@ def operate(
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """Return the rows of one output, without a call of Spark."""
-    schema, pairs = plan.output_schema(tag), plan.pairs if tag == MAIN else None
     bodies = with_known_schema(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
-        return bodies.mapInArrow(Unpack(plan.emitted_schema(tag), pairs).__call__, spark_schema(schema))
+        return bodies.mapInArrow(_unpack_of(plan, tag).__call__, spark_schema(plan.output_schema(tag)))
+
+
+def unpack_all(operated: DataFrame, plan: WindowPlan) -> DataFrame:
+    """Return the rows of all outputs with the column ``output`` and a struct for each output, without a call of Spark."""
+    schemas = {tag: plan.output_schema(tag) for tag in plan.tags}
+    fields = [T.StructField(OUTPUT, T.StringType(), nullable=False)]
+    fields += [T.StructField(tag, spark_schema(schema)) for tag, schema in schemas.items()]
+    bodies = with_known_schema(operated.where(F.col("tag").isin(*schemas)).select("tag", "body"), OPERATED_SCHEMA)
+    with without_pandas():
+        unpacks = {tag: _unpack_of(plan, tag) for tag in schemas}
+        return bodies.mapInArrow(UnpackTagged(unpacks, schemas).__call__, T.StructType(fields))
+
+
+def _unpack_of(plan: WindowPlan, tag: str) -> Unpack:
+    return Unpack(plan.emitted_schema(tag), plan.pairs if tag == MAIN else None)
 
 
 def transform(

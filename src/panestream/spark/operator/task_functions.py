@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -62,6 +62,8 @@ def partition_id() -> int:
 
 OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
+OUTPUT = "output"
+"""The column with the output of a row, in a DataFrame that has the rows of all outputs."""
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
@@ -108,7 +110,38 @@ class Unpack:
         cache_zip_imports()
         for batch in batches:
             for body in batch.column(0):
-                table, _ = payload.decode(body.as_py(), self._schema)
-                for rows in (table,) if self._pairs is None else self._pairs.opened(table):
-                    yield from rows.to_batches()
+                yield from self.rows_of(body.as_py())
         freeze_modules_once()
+
+    def rows_of(self, body: bytes) -> Iterator[pa.RecordBatch]:
+        """Return the rows of one payload."""
+        table, _ = payload.decode(body, self._schema)
+        for rows in (table,) if self._pairs is None else self._pairs.opened(table):
+            yield from rows.to_batches()
+
+
+class UnpackTagged:
+    """The function for ``mapInArrow`` that turns payloads (columns ``tag`` and ``body``) into the rows of all outputs.
+
+    A row has the tag, and a struct for each output, which is null except for the row's own output.
+    """
+
+    def __init__(self, unpacks: Mapping[str, Unpack], schemas: Mapping[str, pa.Schema]) -> None:
+        self._unpacks = unpacks
+        self._structs = {tag: pa.struct(list(schema)) for tag, schema in schemas.items()}
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cache_zip_imports()
+        for batch in batches:
+            for tag, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                for rows in self._unpacks[tag].rows_of(body):
+                    yield self._tagged(tag, rows)
+        freeze_modules_once()
+
+    def _tagged(self, tag: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        count = rows.num_rows
+        columns = [
+            pa.StructArray.from_arrays(rows.columns, fields=list(kind)) if other == tag else pa.nulls(count, kind)
+            for other, kind in self._structs.items()
+        ]
+        return pa.RecordBatch.from_arrays([pa.repeat(pa.scalar(tag), count), *columns], names=[OUTPUT, *self._structs])
