@@ -303,7 +303,7 @@ def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
     assert said(copied, {"c": [1_002, "4"]}) is None
     assert said(copied, {"c": [1_002, "5"]}) == "was changed: it has another checksum"
     assert said(copied, {"c": [1_001, "4"]}) == "has 1,001 rows, and had 1,002 when it was written"
-    assert said(WrittenPart(3), AnalysisException("[PATH_NOT_FOUND] no path")) == "is missing"
+    assert said(WrittenPart(3), AnalysisException("[PATH_NOT_FOUND] no path")) == "is gone"
     assert said(WrittenPart(3, was), AnalysisException("[OTHER] no")) == "cannot be read ([OTHER] no)"
     assert said(WrittenPart(3), PySparkException("PATH_NOT_FOUND")) == "cannot be read (PATH_NOT_FOUND)"
     for error in (ValueError("x"), PySparkException("SparkContext was shut down")):
