@@ -14,6 +14,7 @@ A query, from files to files::
 
 - Windows: ``pst.tumbling``, ``sliding``, ``session``, ``count``; ``cumulating`` for the day so far.
 - Corrections by late rows: ``.allowed_lateness("5 minutes")``; rows that are even later: ``.side_output_late_data("late")``.
+- The last window of a stream waits for newer rows. ``start(..., fire_at_end=True)`` closes it when the input ends.
 - The largest of each window: ``.top(3, "total")``. A Python function over the rows of a window: ``.apply(function, schema)``.
 
 Further names are in the namespaces ``pst.windows``, ``pst.triggers``, ``pst.evictors``, ``pst.functions``, ``pst.state``,

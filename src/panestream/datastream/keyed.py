@@ -203,8 +203,8 @@ class DataStream(Events):
         keys = [column for column in columns if not isinstance(column, (WindowAssigner, CountWindows))]
         if not windows:
             raise InvalidPlanError(
-                "group_by needs windows, e.g. .group_by('user', pst.tumbling('1 hour')). To choose them in a separate call, "
-                "write .key_by('user').window(...)"
+                "group_by needs windows, e.g. .group_by('user', pst.tumbling('1 hour')) for F.window('ts', '1 hour'). "
+                "To choose them in a separate call, write .key_by('user').window(...)"
             )
         keyed = self.key_by(*keys) if keys else KeyedStream(self, ())
         return keyed.window(*windows)

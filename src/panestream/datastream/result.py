@@ -82,7 +82,8 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
 
         ``firing`` is ``early`` (before the window's end), ``on_time`` (time reached the end) or ``late`` (a row came after it).
         ``firing_number`` is 0 for the first firing that was emitted for the key and window. ``is_last`` is true if no other
-        firing can follow; a window can end without such a row.
+        firing can follow. Do not filter by it, since a window can end without such a row: the newest result of a key and window
+        has the largest ``firing_number``.
 
         A columnar operator emits and numbers a window once per micro-batch. The row operator numbers every firing, and all rows
         of a firing share its number. Firings of the global window, which never ends, are all early.
@@ -123,7 +124,8 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
     def top(self, n: int, by: str) -> WindowedResult:
         """Keep, for each window, only the ``n`` rows with the largest result ``by``, and add their ``rank`` (1 first).
 
-        Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
+        Ties go to the smaller key. ``by`` is the name of a result, always in descending order. On a stream use :meth:`start`,
+        which ranks each window when it fires; :attr:`main` cannot. A stream needs the default trigger and no allowed lateness.
         """
         self._check_not_split("top")
         if self.operator.capabilities.holds_from is not None:

@@ -95,7 +95,12 @@ class WindowedStream(WindowedEvents):
 
     @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
-        """Set a trigger, e.g. ``CountTrigger.of(100)`` or user-defined, instead of the assigner's. Flink: ``trigger``."""
+        """Set a trigger, built-in (``pst.triggers``) or user-defined, instead of the assigner's. Flink: ``trigger``.
+
+        For a result after every third row, at the end of the window, and after each late row:
+        ``AfterWatermark().early(AfterCount.of(3)).late(AfterCount.of(1))``. ``CountTrigger.of(3)`` alone never emits the
+        remainder of a window.
+        """
         if not isinstance(trigger, Trigger):
             raise _no_trigger(trigger)
         check_methods(trigger, Trigger)
@@ -120,9 +125,10 @@ class WindowedStream(WindowedEvents):
         :meth:`WindowedResult.with_firing`, or write to a :class:`~panestream.MergeSink`. (The watermark's delay makes all results
         wait; lateness corrects them afterwards.)
 
-        It applies to event time only. Later rows go to the late output, or are counted and dropped. It may be changed on an
-        existing checkpoint while the same operator runs the query. Open windows then have the new lateness, and those that it
-        closes are removed at once. Closed windows stay closed: under a larger lateness, their rows are still late.
+        It applies to event time only, and not to a batch, which has no late rows. Later rows go to the late output, or are
+        counted and dropped. It may be changed on an existing checkpoint while the same operator runs the query. Open windows then
+        have the new lateness, and those that it closes are removed at once. Closed windows stay closed: under a larger lateness,
+        their rows are still late.
         """
         micros = to_micros(lateness, "allowed lateness")
         if micros < 0:
@@ -169,6 +175,9 @@ class WindowedStream(WindowedEvents):
 
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.
+
+        A row is late if all its windows are closed. With overlapping windows, a row that missed only some of them is counted in
+        the others, and does not come here. A batch has no late rows: all rows count, and the output is empty.
 
         Whole rows must then cross the shuffle, since only the key group has the watermark. Use it only if you need it.
         """
@@ -220,8 +229,8 @@ class WindowedStream(WindowedEvents):
 
         Args:
             *aggregates: aggregates of ``panestream.agg``, or equivalent PySpark aggregates such as ``F.sum("price")``.
-            then: a process function that gets the results of each firing window as a tuple. Flink: the second argument of
-                ``aggregate``.
+            then: a process function of key, context and results. The results are a list of one plain tuple, the values in the
+                order of the aggregates. It returns all columns of ``schema``. Flink: the second argument of ``aggregate``.
             schema: the columns that ``then`` returns (DDL, Spark type or Arrow schema).
 
         Raises:

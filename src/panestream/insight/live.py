@@ -175,8 +175,8 @@ def live(query: RunningQuery, *, every: float = 1.0, seconds: float | None = Non
         PanestreamError: the error of the query, as raised by :meth:`RunningQuery.await_termination`.
 
     Examples:
-        >>> pst.tools.live(query, every=0.1)
-        <ended: micro-batch 0, 0 rows/s, watermark 2026-05-01 11:09:54.999999 UTC, 1 open, 2 firings, 0 late rows>
+        >>> pst.tools.live(query, every=0.1)  # doctest: +ELLIPSIS
+        <ended: micro-batch 0, ... rows/s, watermark 2026-05-01 11:09:54.999999 UTC, 1 open, 2 firings, 0 late rows>
     """
     if not isinstance(query, RunningQuery):
         raise InvalidPlanError(f"live needs the query that start() gave, got {type(query).__name__}")

@@ -160,6 +160,8 @@ class FileSink(Sink):
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
     """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer.
 
+    Spark reads the folder of a stream with one more column, ``batch_id``.
+
     Examples:
         >>> ParquetSink("out/main")
         FileSink(path='out/main', format='parquet', options={}, batches_per_folder=1)

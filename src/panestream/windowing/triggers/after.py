@@ -173,7 +173,7 @@ class _Delayed(Node):
 class Repeatedly(Composition):
     """Restarts another trigger whenever it has finished. Beam: ``Repeatedly``.
 
-    >>> from panestream.windowing.triggers.after import AfterCount
+    >>> from panestream.triggers import AfterCount
     >>> Repeatedly.of(AfterCount.of(3))
     Repeatedly.of(AfterCount.of(3))
     """
@@ -227,7 +227,7 @@ class AfterWatermark(Composition):
     - If a row opens a window that has already ended, it fires on time at once.
     - If sessions merge before their new end, it fires early and on time again, whatever had fired.
 
-    >>> from panestream.windowing.triggers.after import AfterCount
+    >>> from panestream.triggers import AfterCount
     >>> AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))
     AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))
     """

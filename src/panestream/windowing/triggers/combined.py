@@ -36,8 +36,8 @@ class AfterAll(_Several):
 
     A trigger stays ready until it fires with the others, which do not wait for it once it has finished.
 
-    >>> from panestream.windowing.triggers.after import AfterCount
-    >>> from panestream.windowing.triggers.after import AfterProcessingTime
+    >>> from panestream.triggers import AfterCount
+    >>> from panestream.triggers import AfterProcessingTime
     >>> AfterAll.of(AfterCount.of(100), AfterProcessingTime.of("30 seconds"))
     AfterAll.of(AfterCount.of(100), AfterProcessingTime.of('30 seconds'))
     """
@@ -102,8 +102,8 @@ class _Together(Node):
 class AfterAny(_Several):
     """Fires when any of several triggers does, and finishes when any has. Beam: ``AfterAny`` (``AfterFirst`` in Java).
 
-    >>> from panestream.windowing.triggers.after import AfterCount
-    >>> from panestream.windowing.triggers.after import AfterProcessingTime
+    >>> from panestream.triggers import AfterCount
+    >>> from panestream.triggers import AfterProcessingTime
     >>> AfterAny.of(AfterCount.of(100), AfterProcessingTime.of("30 seconds"))
     AfterAny.of(AfterCount.of(100), AfterProcessingTime.of('30 seconds'))
     """
@@ -142,8 +142,8 @@ class AfterEach(_Several):
 
     It finishes with the last. When sessions merge, the furthest turn counts.
 
-    >>> from panestream.windowing.triggers.after import AfterCount
-    >>> from panestream.windowing.triggers.after import Repeatedly
+    >>> from panestream.triggers import AfterCount
+    >>> from panestream.triggers import Repeatedly
     >>> AfterEach.of(AfterCount.of(1), Repeatedly.of(AfterCount.of(100)))
     AfterEach.of(AfterCount.of(1), Repeatedly.of(AfterCount.of(100)))
     """
@@ -219,9 +219,9 @@ class _InTurn(Node):
 class OrFinally(Composition):
     """Fires as one trigger does, until another one fires too, which is the last firing. Beam: ``OrFinally``.
 
-    >>> from panestream.windowing.triggers.after import AfterCount
-    >>> from panestream.windowing.triggers.after import AfterWatermark
-    >>> from panestream.windowing.triggers.after import Repeatedly
+    >>> from panestream.triggers import AfterCount
+    >>> from panestream.triggers import AfterWatermark
+    >>> from panestream.triggers import Repeatedly
     >>> OrFinally.of(Repeatedly.of(AfterCount.of(100)), AfterWatermark())
     OrFinally.of(Repeatedly.of(AfterCount.of(100)), AfterWatermark())
     """
