@@ -1,7 +1,7 @@
 """Runs the examples in docstrings, also those that need Spark.
 
-A docstring whose first example imports nothing may use the names of ``NAMES`` without further words: a session, some clicks, and a
-query that has ended. It is then a test with Spark. The values are small, and no example may change them.
+An example that uses one of ``NAMES`` and does not define it gets its value: a session, some clicks, a query that has ended. It is then a
+test with Spark. The values are shared and small, and no example may change them.
 """
 
 from __future__ import annotations

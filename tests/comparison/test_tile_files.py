@@ -23,6 +23,7 @@ from tests.comparison.harness import KEYS, TYPES, MicroBatch, Query
 
 CHUNKS = 4
 TIME = pa.timestamp("us", "UTC")
+SLICES = TumblingEventTimeWindows(10)
 
 
 def write_tiles(folder, rng, slices, wanted, batches) -> None:
@@ -85,15 +86,14 @@ def test_lookup_in_files_equals_the_rows_before_the_instant(chunk, tmp_path):
     harness.run_cases(24, chunk, CHUNKS, lambda rng, seed: case(rng, seed, tmp_path))
 
 
+def write_tile(folder, time: int, slices=SLICES) -> None:
+    """Write the tile of one row."""
+    write_tiles(folder, random.Random(time), slices, (pst.agg.count().alias("n"),), [MicroBatch([[("a", time, 1, 1.0, 1)]])])
+
+
 @pytest.fixture
 def tiles(tmp_path):
-    write_tiles(
-        tmp_path,
-        random.Random(0),
-        TumblingEventTimeWindows(10),
-        (pst.agg.count().alias("n"),),
-        [MicroBatch([[("a", 5, 1, 1.0, 1)]])],
-    )
+    write_tile(tmp_path, 5)
     return pst.tools.TileFiles(str(tmp_path), pst.agg.count().alias("n"))
 
 
@@ -106,7 +106,8 @@ def tiles(tmp_path):
         (lambda tiles: tiles.lookup("a", windows={"x": "15 microseconds"}), "not a multiple of the slice"),
         (lambda tiles: tiles.lookup("a", windows={}), "windows needs the lengths of windows by name"),
         (lambda tiles: tiles.lookup("a", at=datetime(2026, 1, 1), windows={"x": "10 microseconds"}), "without a time zone"),
-        (lambda tiles: pst.tools.TileFiles(tiles._path), "needs aggregates"),
+        (lambda tiles: pst.tools.TileFiles(tiles._path), "TileFiles needs at least one aggregate"),
+        (lambda tiles: pst.tools.TileFiles(tiles._path, "n"), "TileFiles needs aggregates such as"),
         (lambda tiles: pst.tools.TileFiles(tiles._path + "/none", pst.agg.count()), "there are no tiles"),
         (
             lambda tiles: pst.tools.TileFiles(tiles._path, pst.agg.sum("price")).lookup("a", windows={"x": "1 day"}),
@@ -126,8 +127,7 @@ def test_files_that_are_not_tiles_are_refused(tmp_path):
 
 
 def test_slices_of_unequal_length_are_refused(tmp_path):
-    days, batches = CalendarDays.of(1, zone="Europe/Berlin"), [MicroBatch([[("a", 5, 1, 1.0, 1)]])]
-    write_tiles(tmp_path, random.Random(0), days, (pst.agg.count().alias("n"),), batches)
+    write_tile(tmp_path, 5, CalendarDays.of(1, zone="Europe/Berlin"))
     with pytest.raises(InvalidPlanError, match="need slices of equal length"):
         pst.tools.TileFiles(str(tmp_path), pst.agg.count()).lookup("a", windows={"x": "1 day"})
 
@@ -135,12 +135,6 @@ def test_slices_of_unequal_length_are_refused(tmp_path):
 def test_tiles_written_later_are_found_after_refresh(tiles, tmp_path):
     windows = {"x": "20 microseconds"}
     assert tiles.lookup("a", windows=windows) == {"n_x": 1}
-    write_tiles(
-        tmp_path,
-        random.Random(1),
-        TumblingEventTimeWindows(10),
-        (pst.agg.count().alias("n"),),
-        [MicroBatch([[("a", 15, 1, 1.0, 1)]])],
-    )
+    write_tile(tmp_path, 15)
     assert tiles.lookup("a", windows=windows) == {"n_x": 1}
     assert tiles.refresh().lookup("a", windows=windows) == {"n_x": 2}

@@ -196,8 +196,8 @@ class PlannedQuery:
             )
         return output(self._emitted(rows, quiet=quiet), plan, tag)
 
-    def _all_outputs(self, rows: DataFrame) -> DataFrame:
-        """Return the rows of all outputs in one DataFrame, so that a stream has one operator and one state."""
+    def all_outputs_over(self, rows: DataFrame) -> DataFrame:
+        """Return all outputs over other rows, by one operator with one state, for :func:`panestream.prepare`."""
         plan = self.plan
         for name, chosen in (("top", plan.top), ("split_distinct", plan.split)):
             if chosen is not None:

@@ -182,10 +182,6 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """Return one output of the same query over other rows, for :func:`panestream.prepare`; ``quiet`` omits warnings."""
         return self._output(tag, rows, quiet=quiet)
 
-    def all_outputs_over(self, rows: DataFrame) -> DataFrame:
-        """Return all outputs of the same query over other rows, for :func:`panestream.prepare`."""
-        return self._all_outputs(rows)
-
     @takes_outputs
     def start(
         self,

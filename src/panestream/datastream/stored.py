@@ -363,15 +363,20 @@ def _check_given(
         _check_batch(rows, "rows", "from_panes")
     if (rows is None) != (event_time is None):
         raise InvalidPlanError("from_panes: rows and event_time go together, e.g. rows=clicks, event_time='ts'")
+    check_aggregates("from_panes", aggregates)
+
+
+def check_aggregates(who: str, aggregates: Sequence[Aggregate]) -> None:
+    """Raise InvalidPlanError, with the name of the caller, unless tiles can have partials of all these aggregates."""
     if not aggregates:
-        raise InvalidPlanError("from_panes needs at least one aggregate, e.g. agg.sum('price')")
+        raise InvalidPlanError(f"{who} needs at least one aggregate, e.g. agg.sum('price')")
     for one in aggregates:
         if isinstance(one, AggregateFunction):
             raise InvalidPlanError(
                 f"tiles hold partials of declared aggregates, but {type(one).__name__} is not one. See agg.user(...)"
             )
         if not isinstance(one, Aggregate):
-            raise InvalidPlanError(f"from_panes needs aggregates such as agg.sum('price'), got {one!r}")
+            raise InvalidPlanError(f"{who} needs aggregates such as agg.sum('price'), got {one!r}")
         column = next((text for text in one.inputs if isinstance(text, ColumnText)), None)
         if column is not None:
             raise InvalidPlanError(f"tiles identify inputs by their text. Write the name or SQL instead of the Column {column!s}")

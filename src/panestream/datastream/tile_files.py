@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from panestream.datastream.stored import aggregation_of, even_slices, keys_in, window_lengths
+from panestream.datastream.stored import aggregation_of, check_aggregates, even_slices, keys_in, window_lengths
 from panestream.engine.explain import ReprHtml
 from panestream.engine.kernels.columns import plain
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest
@@ -44,8 +43,7 @@ class TileFiles(ReprHtml):
     """
 
     def __init__(self, path: str, *aggregates: Aggregate) -> None:
-        if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
-            raise InvalidPlanError(f"TileFiles needs aggregates such as agg.sum('price'), got {aggregates!r}")
+        check_aggregates("TileFiles", aggregates)
         self._path, self._aggregates = str(path), aggregates
         self.refresh()
 
@@ -60,7 +58,14 @@ class TileFiles(ReprHtml):
             raise InvalidPlanError(
                 f"the files in {self._path!r} have no column {missing[0]!r}: give the folder to which .panes(...) was written"
             )
-        self.__dict__.pop("_described", None)
+        rows = self._dataset.to_table([MANIFEST, END])
+        if not rows.num_rows:
+            raise InvalidPlanError(f"there are no tiles in {self._path!r}: an empty store does not define its aggregates")
+        manifests = [TilesManifest.read(text) for text in pc.unique(rows.column(MANIFEST)).to_pylist()]
+        schema = self._dataset.schema
+        types = {name: schema.field(name).type for name in keys_in(schema.names, manifests[0])}
+        self._aggregation = aggregation_of(manifests, self._aggregates, types, schema.names)
+        self._slices, self._until = even_slices(manifests[0].slices), pc.max(_micros(rows.column(END))).as_py()
         return self
 
     def lookup(self, *key: Any, windows: Mapping[str, Duration], at: datetime | str | None = None) -> dict[str, Any]:
@@ -80,12 +85,12 @@ class TileFiles(ReprHtml):
         Raises:
             InvalidPlanError: another number of key values, a value of another type, or an invalid window or instant.
         """
-        aggregation, slices, until = self._described
+        aggregation, slices = self._aggregation, self._slices
         lengths = window_lengths(windows, slices, with_rows=False)
         names = aggregation.key_schema.names
         if len(key) != len(names):
             raise InvalidPlanError(f"lookup takes a value for each key ({', '.join(names) or 'none'}), got {len(key)} values")
-        now = until if at is None else instant(at, "at")
+        now = self._until if at is None else instant(at, "at")
         try:
             keys = [pa.array([value], field.type) for value, field in zip(key, aggregation.key_schema, strict=True)]
         except (pa.ArrowException, TypeError) as error:
@@ -95,11 +100,9 @@ class TileFiles(ReprHtml):
         near &= ds.field(START) >= _scalar(now - max(lengths) - slices.period, kind)
         for name, value in zip(names, keys, strict=True):
             near &= ds.field(name).is_null() if value.null_count else ds.field(name) == value[0]
-        rows = self._dataset.to_table([*names, START, END, ROWS, *partial_columns(aggregation)], filter=near)
-        columns = [
-            *(_micros(rows.column(name)) for name in (START, END)),
-            *(plain(rows.column(name)) for name in (ROWS, *partial_columns(aggregation))),
-        ]
+        counted = [ROWS, *partial_columns(aggregation)]
+        rows = self._dataset.to_table([*names, START, END, *counted], filter=near)
+        columns = [*(_micros(rows.column(name)) for name in (START, END)), *(plain(rows.column(name)) for name in counted)]
         stored_keys = [plain(rows.column(field.name)).cast(field.type) for field in aggregation.key_schema]
         tiles = Tiles.of(stored_keys, columns, aggregation)
         asked = AsOfRequest(keys, np.array([now], np.int64))
@@ -109,18 +112,6 @@ class TileFiles(ReprHtml):
             for label, table in zip(windows, answers, strict=True)
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-
-    @cached_property
-    def _described(self) -> Any:
-        """The aggregation, the panes of the slices, and the end of the last tile in microseconds."""
-        rows = self._dataset.to_table([MANIFEST, END])
-        if not rows.num_rows:
-            raise InvalidPlanError(f"there are no tiles in {self._path!r}: an empty store does not define its aggregates")
-        manifests = [TilesManifest.read(text) for text in pc.unique(rows.column(MANIFEST)).to_pylist()]
-        schema = self._dataset.schema
-        types = {name: schema.field(name).type for name in keys_in(schema.names, manifests[0])}
-        aggregation = aggregation_of(manifests, self._aggregates, types, schema.names)
-        return aggregation, even_slices(manifests[0].slices), pc.max(_micros(rows.column(END))).as_py()
 
     def _parts(self) -> Mapping[str, str]:
         return {"tiles": self._path, "aggregates": ", ".join(map(repr, self._aggregates))}
