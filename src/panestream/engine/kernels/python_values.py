@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
-from panestream.engine.kernels.exact_values import Loss, lost_value
+from panestream.engine.kernels.exact_values import Loss, UnfitShapeError, lost_value, shaped
 from panestream.engine.kernels.grouping import ONE_KEY, key_held_twice
-from panestream.engine.kernels.value_shapes import UnfitShapeError, shaped
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, MalformedRecordError, did_you_mean
 
 Place: TypeAlias = Callable[[int], str]

@@ -275,7 +275,8 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
 
     def _emit_changes(self, output: GroupOutput) -> None:
         """Emit the changes of a micro-batch, if the plan asks for a changelog."""
-        changes = list(self._operator.take_changes().rows())
+        taken = self._operator.take_changes()
+        changes = [] if taken is None else list(taken.rows())
         if not changes:
             return
         fired = [

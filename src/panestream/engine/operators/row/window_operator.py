@@ -99,7 +99,7 @@ class RowOperator:
         self._closed_before = self.closed
         self._fired: list[FiredResult] = []
         self._firings: list[Firing] = []
-        self._changes = Changes()
+        self._changes = Changes() if plan.keeps_emitted else None
         self._late: list[Row] = []
         self.outside = 0
         self.firing_counts: dict[str, int] = {}
@@ -229,9 +229,11 @@ class RowOperator:
         self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
         return output
 
-    def take_changes(self) -> Changes:
-        """Return the changes since the last call, if the plan keeps emitted results."""
-        changes, self._changes = self._changes, Changes()
+    def take_changes(self) -> Changes | None:
+        """Return the changes since the last call, or None if the plan keeps no emitted results."""
+        changes = self._changes
+        if changes is not None:
+            self._changes = Changes()
         return changes
 
     def begin_at(self, watermark: int, processing_time: int, closed: int) -> None:
@@ -445,7 +447,7 @@ class RowOperator:
             self.failed("the window function", window_state.owner.key, window_state, error)
         which = self._which_firing(window_state)
         self.firing_counts[which] = self.firing_counts.get(which, 0) + 1
-        if self.plan.keeps_emitted:
+        if self._changes is not None:
             self._changes.replace(window_state, which, self._fired[-1][2], is_last=self._is_last_firing(window_state))
         if self.plan.numbers_firings and len(self._fired) > fired:
             firing = which, window_state.firings, self._is_last_firing(window_state)

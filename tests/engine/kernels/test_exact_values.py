@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.kernels.exact_values import shaped
 from panestream.engine.kernels.python_values import arrow_column
-from panestream.engine.kernels.value_shapes import shaped
 from panestream.errors import InvalidPlanError
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.string())])
