@@ -89,7 +89,7 @@ def _words(value: Any) -> str:
 
 
 def llms(documents: set[str]) -> str:
-    """Return ``llms.txt``: a summary, and every page with its line from the index pages."""
+    """Return ``llms.txt``: a summary, and every page with its line from the index pages. Decisions are one line."""
     home = (pages.DOCS / "index.md").read_text("utf-8")
     summary = " ".join(home.split("\n\n")[1].split())
     lines = [
@@ -115,7 +115,8 @@ def llms(documents: set[str]) -> str:
     rest = sorted(documents - listed - set(decisions))
     if rest:
         lines += ["", "## More", "", *(f"- [{_title(name)}]({name}.md)" for name in rest)]
-    lines += ["", "## Optional", "", *(f"- [{_title(name)}]({name}.md)" for name in decisions)]
+    if decisions:
+        lines += ["", "## Optional", "", "- [Decisions](decisions/README.md): a page for each, with its reasons"]
     return "\n".join(lines) + "\n"
 
 
