@@ -142,6 +142,9 @@ bench-functions: $(STAMP) ## count trigger, sessions, evictor, own aggregate: be
 bench-frames: $(STAMP) ## a pandas frame or an Arrow table for each window: beside applyInPandasWithState by hand
 	@$(SPARK_ENV) && $(PY) -m benchmarks.run --cases frames tables --rows 100000 --name frames $(ARGS)
 
+bench-features: $(STAMP) ## rolling values, as-of joins, process functions, filled windows, aggregates: beside their best peers (ARGS="--quick")
+	@$(SPARK_ENV) && $(PY) -m benchmarks.features.run $(ARGS)
+
 bench-flink: $(STAMP) ## beside Flink itself (from PyPI) and native Spark, six workloads
 	@$(SPARK_ENV) && $(PY) -m benchmarks.flink.run $(ARGS)
 
