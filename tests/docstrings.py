@@ -25,6 +25,7 @@ NAMES = {
     "views",
     "orders",
     "prices",
+    "rules",
     "hours",
     "sessions",
     "query",
@@ -106,6 +107,7 @@ def clicks_of_examples(spark: SparkSession, tmp_path_factory: pytest.TempPathFac
     df = input_files.batch()
     clicks = pst.stream(df, time="ts", out_of_orderness="5 seconds")
     keyed = clicks.key_by("user")
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").with_idleness("1 minute")
     return {
         "pst": pst,
         "agg": pst.agg,
@@ -115,6 +117,7 @@ def clicks_of_examples(spark: SparkSession, tmp_path_factory: pytest.TempPathFac
         "clicks": clicks,
         "keyed": keyed,
         **dict.fromkeys(["views", "orders", "prices"], keyed),
+        "rules": pst.stream(df, time="ts", watermark=strategy),
         "hours": keyed.window(pst.tumbling("1 hour")),
         "sessions": keyed.window(pst.session("10 minutes")),
         "arriving": input_files.stream(),

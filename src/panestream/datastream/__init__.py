@@ -12,6 +12,7 @@ from panestream.datastream.events import Options
 from panestream.datastream.kafka import KafkaStream, from_kafka
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
 from panestream.datastream.prepared import PreparedQuery, prepare
+from panestream.datastream.process import BroadcastConnectedStream
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.stored import StoredPanes, from_panes
 from panestream.datastream.windowed import WindowedStream
@@ -19,6 +20,7 @@ from panestream.spark.progress.micro_batch import PartitionProgress
 
 __all__ = [
     "AsOfJoin",
+    "BroadcastConnectedStream",
     "CoGroupedStream",
     "CoGroupedWindows",
     "DataStream",

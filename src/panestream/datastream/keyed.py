@@ -12,7 +12,7 @@ from panestream.datastream.as_of_join import AsOfJoin
 from panestream.datastream.co_grouped import CoGroupedStream, IntervalJoin
 from panestream.datastream.events import Events, KeyedEvents, Options
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
-from panestream.datastream.process import processed_result
+from panestream.datastream.process import BroadcastConnectedStream, connected, processed_result
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
@@ -315,6 +315,28 @@ class KeyedStream(KeyedEvents):
             ['user', 'gap']
         """
         return processed_result(self, function, schema, side_outputs, options)
+
+    def connect(self, rules: DataStream) -> BroadcastConnectedStream:
+        """Give every key a second stream of rules: then call ``.process(function, schema)``. Flink: ``KeyedStream.connect``.
+
+        Args:
+            rules: a small stream without a key, e.g. of limits or settings. If it has event time, so has this stream. The smaller
+                watermark counts, and silent rules hold it back until they are idle, so their strategy needs ``with_idleness``.
+
+        Raises:
+            InvalidPlanError: the streams cannot be combined. The message gives the reason.
+
+        Examples:
+            >>> class Latest(pst.functions.KeyedBroadcastProcessFunction):
+            ...     RULE = pst.state.MapStateDescriptor("rule")
+            ...     def process_element(self, value, ctx):
+            ...         yield value.price, ctx.get_broadcast_state(self.RULE).get("page")
+            ...     def process_broadcast_element(self, value, ctx):
+            ...         ctx.get_broadcast_state(self.RULE).put("page", value.page)
+            >>> keyed.connect(rules).process(Latest(), "price double, rule string").main.columns
+            ['user', 'price', 'rule']
+        """
+        return connected(self, rules)
 
     def rolling(self, windows: Mapping[str, Duration | None], *, every: Duration) -> WindowedStream:
         """Compute the current values of each key: over the last hour, the last day, ever. Not in Flink.

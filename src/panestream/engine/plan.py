@@ -339,6 +339,7 @@ class Capabilities:
     """The abilities and needs of an operator for the windows of a plan.
 
     Attributes:
+        broadcasts: whether the rows of the right stream go to all key groups.
         takes_rows: whether the operator itself needs whole rows from the exchange, not only a late output.
         has_windows: whether main rows have the bounds of a window.
         per_row: whether each result belongs to a row, whose columns it has, and not to a window.
@@ -356,6 +357,7 @@ class Capabilities:
             to windows.
     """
 
+    broadcasts: bool = False
     takes_rows: bool = False
     has_windows: bool = True
     per_row: bool = False

@@ -1,9 +1,9 @@
-"""Base classes of functions over the rows of a key, without windows, with state and timers."""
+"""Base classes of functions over the rows of a key, without windows, with state and timers, and with broadcast rules."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from panestream.windowing.state import (
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    ReadOnlyMapState,
     ReducingState,
     ReducingStateDescriptor,
     ValueState,
@@ -106,7 +107,14 @@ class KeyedProcessContext(Protocol):
         """Return the state with an accumulator."""
 
 
-class KeyedProcessFunction(ABC):
+class _ProcessFunction:
+    @property
+    def uses_processing_time(self) -> bool:
+        """True if it registers processing-time timers. Spark then wakes the query up without rows."""
+        return False
+
+
+class KeyedProcessFunction(_ProcessFunction, ABC):
     """Processes the rows of each key one by one, with state and timers. Flink: ``KeyedProcessFunction``.
 
     Both methods return zero or more results, or yield them. Keep nothing in the object itself, which is copied to processes.
@@ -120,11 +128,6 @@ class KeyedProcessFunction(ABC):
     False
     """
 
-    @property
-    def uses_processing_time(self) -> bool:
-        """True if it registers processing-time timers. Spark then wakes the query up without rows."""
-        return False
-
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
         """Process one row."""
@@ -134,4 +137,96 @@ class KeyedProcessFunction(ABC):
         return None
 
 
-__all__ = ["KeyedProcessContext", "KeyedProcessFunction", "TimeDomain", "TimerService"]
+class ReadOnlyBroadcastContext(KeyedProcessContext, Protocol):
+    """The context of rows and timers if there are rules, valid only in the call.
+
+    Flink: ``KeyedBroadcastProcessFunction.ReadOnlyContext``, ``KeyedBroadcastProcessFunction.OnTimerContext``.
+
+    >>> class Limited(KeyedBroadcastProcessFunction):
+    ...     def process_element(self, value, ctx: ReadOnlyBroadcastContext):
+    ...         if value.price > ctx.get_broadcast_state(MapStateDescriptor("limits")).get("price", 0):
+    ...             yield value.price
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         ctx.get_broadcast_state(MapStateDescriptor("limits")).put("price", value.limit)
+    """
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> ReadOnlyMapState:
+        """Return a map that the rules wrote, to read it. Do not change its values."""
+
+
+class BroadcastContext(Protocol):
+    """The context of a rule, valid only in the call. Flink: ``KeyedBroadcastProcessFunction.Context``.
+
+    A rule has no key, so there are no timers, and keyed state only in :meth:`apply_to_keyed_state`.
+
+    >>> class Recount(KeyedBroadcastProcessFunction):
+    ...     COUNT = ValueStateDescriptor("count")
+    ...     def process_element(self, value, ctx):
+    ...         ctx.get_state(self.COUNT).update((ctx.get_state(self.COUNT).value() or 0) + 1)
+    ...     def process_broadcast_element(self, value, ctx: BroadcastContext):
+    ...         ctx.apply_to_keyed_state(self.COUNT, lambda key, count: [count.value()])
+    """
+
+    def timestamp(self) -> int:
+        """Return the event time of the rule, in microseconds."""
+
+    def current_watermark(self) -> int:
+        """Return the watermark, as :meth:`TimerService.current_watermark` does."""
+
+    def current_processing_time(self) -> int:
+        """Return the processing time, on Spark that of the micro-batch."""
+
+    def output(self, tag: str, value: Any) -> None:
+        """Send a value to a side output once, with null keys; in :meth:`apply_to_keyed_state` with the key of that call."""
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
+        """Return a map that all keys can read. Only rules write it."""
+
+    def apply_to_keyed_state(self, descriptor: Any, function: Callable[[Any, Any], Iterable[Any] | None]) -> None:
+        """Call ``function(key, state)`` for each key that has this state. Flink: ``applyToKeyedState``.
+
+        It may change the state, and returns zero or more results of the key. It reads the whole state of a key group.
+        """
+
+
+class KeyedBroadcastProcessFunction(_ProcessFunction, ABC):
+    """Processes the rows of each key with rules that every key can read. Flink: ``KeyedBroadcastProcessFunction``.
+
+    The methods return zero or more results, or yield them. Keep nothing in the object itself, which is copied to processes.
+
+    Every key group gets every rule, and all must write the same. So what a rule writes to broadcast state may depend on the rule,
+    on broadcast state and on the context's times, but not on keyed state or chance.
+
+    >>> class Above(KeyedBroadcastProcessFunction):
+    ...     LIMITS = MapStateDescriptor("limits")
+    ...     def process_element(self, value, ctx):
+    ...         limits = ctx.get_broadcast_state(self.LIMITS)
+    ...         return [name for name, limit in limits.items() if value.price > limit]
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         ctx.get_broadcast_state(self.LIMITS).put(value.name, value.limit)
+    >>> Above().uses_processing_time
+    False
+    """
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ReadOnlyBroadcastContext) -> Iterable[Any] | None:
+        """Process one row."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+        """Process one rule, in every key group. Its results are emitted once, with null keys."""
+
+    def on_timer(self, timestamp: int, ctx: ReadOnlyBroadcastContext) -> Iterable[Any] | None:
+        """Process a timer that is due; ``timestamp`` is the time for which it was registered."""
+        return None
+
+
+__all__ = [
+    "BroadcastContext",
+    "KeyedBroadcastProcessFunction",
+    "KeyedProcessContext",
+    "KeyedProcessFunction",
+    "ReadOnlyBroadcastContext",
+    "TimeDomain",
+    "TimerService",
+]

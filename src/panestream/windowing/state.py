@@ -171,12 +171,6 @@ class _State:
             self._renew()  # the state is older than its time to live
         drop_expired(values, name, now)
 
-    def clear(self) -> None:
-        """Delete the value, if there is one."""
-        self._values.pop(self._name, None)
-        if self._ttl is not None:
-            self._values.pop(self._name + EXPIRES, None)
-
     def _renew(self) -> None:
         """Start the time to live again, of the whole value."""
         self._values[self._name + EXPIRES] = self._expiry_of(self._values[self._name])
@@ -187,6 +181,16 @@ class _State:
     def _was_read(self, ttl: StateTtlConfig) -> None:
         if ttl.update_on_read and self._name in self._values:
             self._renew()
+
+
+class _WritableState(_State):
+    __slots__ = ()
+
+    def clear(self) -> None:
+        """Delete the value, if there is one."""
+        self._values.pop(self._name, None)
+        if self._ttl is not None:
+            self._values.pop(self._name + EXPIRES, None)
 
 
 def drop_expired(values: StateValues, name: str, now: int) -> None:
@@ -214,7 +218,7 @@ def drop_expired(values: StateValues, name: str, now: int) -> None:
         del values[name], values[name + EXPIRES]
 
 
-class ValueState(_State):
+class ValueState(_WritableState):
     """One value.
 
     >>> state = ValueStateDescriptor("last").bind({})
@@ -243,7 +247,7 @@ class ValueState(_State):
             self._renew()
 
 
-class ReducingState(_State):
+class ReducingState(_WritableState):
     """One value that grows.
 
     >>> state = ReducingStateDescriptor("largest", max).bind({})
@@ -280,7 +284,7 @@ class ReducingState(_State):
             self._renew()
 
 
-class ListState(_State):
+class ListState(_WritableState):
     """A list, in the order of adding.
 
     >>> prices = KeyedStateStore({}).get_list_state(ListStateDescriptor("prices"))
@@ -322,13 +326,12 @@ class ListState(_State):
         return [self._until] * len(held)
 
 
-class MapState(_State):
-    """A map, in the order of insertion.
+class ReadOnlyMapState(_State):
+    """A map, in the order of insertion. Flink: ``ReadOnlyBroadcastState``.
 
-    >>> pages = KeyedStateStore({}).get_map_state(MapStateDescriptor("pages"))
-    >>> pages.put("home", 2)
-    >>> pages.get("home"), pages.get("basket", 0)
-    (2, 0)
+    >>> limits = ReadOnlyMapState({"limits": {"price": 9}}, "limits", None, None)
+    >>> limits.get("price"), limits.contains("size"), list(limits.items()), limits.is_empty()
+    (9, False, [('price', 9)], False)
     """
 
     __slots__ = ()
@@ -339,26 +342,11 @@ class MapState(_State):
             self._entry_was_read(key, self._ttl)
         return self._values.get(self._name, {}).get(key, default)
 
-    def put(self, key: Any, value: Any) -> None:
-        """Set the value of ``key``."""
-        self._values.setdefault(self._name, {})[key] = value
-        if self._ttl is not None:
-            self._values.setdefault(self._name + EXPIRES, {})[key] = self._until
-
     def contains(self, key: Any) -> bool:
         """Return whether ``key`` has a value."""
         if self._ttl is not None:
             self._entry_was_read(key, self._ttl)
         return key in self._values.get(self._name, {})
-
-    def remove(self, key: Any) -> None:
-        """Delete the value of ``key``, if there is one."""
-        entries = self._values.get(self._name, {})
-        entries.pop(key, None)
-        if not entries:
-            self.clear()
-        elif self._ttl is not None:
-            self._values[self._name + EXPIRES].pop(key, None)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return the entries in the order of insertion."""
@@ -378,7 +366,34 @@ class MapState(_State):
         return dict.fromkeys(held, self._until)
 
 
-class AggregatingState(_State):
+class MapState(_WritableState, ReadOnlyMapState):
+    """A map, in the order of insertion.
+
+    >>> pages = KeyedStateStore({}).get_map_state(MapStateDescriptor("pages"))
+    >>> pages.put("home", 2)
+    >>> pages.get("home"), pages.get("basket", 0)
+    (2, 0)
+    """
+
+    __slots__ = ()
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of ``key``."""
+        self._values.setdefault(self._name, {})[key] = value
+        if self._ttl is not None:
+            self._values.setdefault(self._name + EXPIRES, {})[key] = self._until
+
+    def remove(self, key: Any) -> None:
+        """Delete the value of ``key``, if there is one."""
+        entries = self._values.get(self._name, {})
+        entries.pop(key, None)
+        if not entries:
+            self.clear()
+        elif self._ttl is not None:
+            self._values[self._name + EXPIRES].pop(key, None)
+
+
+class AggregatingState(_WritableState):
     """An accumulator of an :class:`~panestream.windowing.functions.AggregateFunction`.
 
     >>> import panestream as pst
@@ -461,6 +476,7 @@ __all__ = [
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "ReadOnlyMapState",
     "ReducingState",
     "ReducingStateDescriptor",
     "StateTtlConfig",

@@ -26,6 +26,7 @@ from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.group_operator import collector_paused
+from panestream.engine.runtime.sides import RIGHT
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.errors import InvalidEventTimeError, did_you_mean
@@ -219,8 +220,14 @@ class _Packing:
             yield from self._pack_group(group, rows)
 
     def _by_group(self, table: pa.Table, key_groups: Ints) -> Iterator[tuple[int, pa.Table]]:
+        places = np.arange(len(key_groups))
+        if self.plan.operator.capabilities.broadcasts:
+            everywhere = self._whole_rows(table).column(RIGHT).is_valid().to_numpy()
+            places = np.concatenate([places[~everywhere], np.repeat(places[everywhere], self.plan.groups)])
+            every = np.tile(np.arange(self.plan.groups), np.count_nonzero(everywhere))
+            key_groups = np.concatenate([key_groups[~everywhere], every])
         # numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
-        order = np.argsort(key_groups.astype(np.uint16), kind="stable")
+        order = places[np.argsort(key_groups.astype(np.uint16), kind="stable")]
         ordered = table.take(pa.array(order)).combine_chunks()
         ends = np.cumsum(np.bincount(key_groups, minlength=self.plan.groups))
         for group in range(self.plan.groups):

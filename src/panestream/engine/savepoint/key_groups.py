@@ -51,21 +51,25 @@ def header_of_all(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _counters(all_groups: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    how: Mapping[str, Callable[[list[Any]], Any]] = {"largest": max, "any": any, "total": sum, "equal": _equal}
+    how: Mapping[str, Callable[[list[Any]], Any]] = {"largest": max, "any": any, "total": sum}
     made: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(kind for counters in all_groups for kind in counters):
         names = dict.fromkeys(name for counters in all_groups for name in counters.get(kind, {}))
         values = {name: [counters[kind][name] for counters in all_groups if name in counters.get(kind, {})] for name in names}
-        made[kind] = {name: how[kind](found) for name, found in values.items()}
+        made[kind] = {name: _equal(name, found) if kind == "equal" else how[kind](found) for name, found in values.items()}
     return made
 
 
-def _equal(values: list[Any]) -> Any:
+_DIFFERS = {
+    "stagger": "staggered windows are shifted for each key group, so rows of one cannot go to another",
+    "broadcast": "the broadcast state of key groups differs, since process_broadcast_element depends on keyed state or chance",
+}
+"""Why a value of single key groups, which should be equal, is not."""
+
+
+def _equal(name: str, values: list[Any]) -> Any:
     if any(value != values[0] for value in values):
-        raise PlanMismatchError(
-            "staggered windows are shifted for each key group, so rows of one cannot go to another: the number of key groups "
-            "must stay as it is"
-        )
+        raise PlanMismatchError(f"{_DIFFERS[name]}: the number of key groups must stay as it is")
     return values[0]
 
 

@@ -7,6 +7,7 @@ aggregates, but cannot run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
 from panestream.engine.operators.rolling.operator import RollingSpec, rolling_rule
+from panestream.engine.operators.row.broadcast import KeyedBroadcastSpec
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
@@ -307,9 +309,15 @@ def _process(spec: Any) -> Own:
     }
 
 
-def _read_process(own: Own) -> OperatorSpec:
-    function = AbsentProcess(own["named"], own["by_processing_time"])
-    return process_spec(function, own["result"], own["element_schema"], pickled_state=own["pickled_state"])
+def _read_process(own: Own, kind: type[KeyedProcessSpec] = KeyedProcessSpec) -> OperatorSpec:
+    function, rules = AbsentProcess(own["named"], own["by_processing_time"]), own.get("rules")
+    return process_spec(
+        function, own["result"], own["element_schema"], pickled_state=own["pickled_state"], rules=rules, kind=kind
+    )
+
+
+def _broadcast(spec: Any) -> Own:
+    return {**_process(spec), "rules": spec.rules}
 
 
 def _interval(spec: Any) -> Own:
@@ -344,5 +352,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     IntervalSpec: (_interval, _read_interval),
     AsOfSpec: (_as_of, _read_as_of),
     KeyedProcessSpec: (_process, _read_process),
+    KeyedBroadcastSpec: (_broadcast, partial(_read_process, kind=KeyedBroadcastSpec)),
 }
 """Writer and reader of each operator's specification."""

@@ -6,7 +6,7 @@ the latest, is detected by other means, depending on the space:
 
 * ``pages`` are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
 * ``meta`` is a single record. A second record, its witness, holds its checksum. Neither can vanish, or be older, without the
-  other.
+  other. Further values there (broadcast state) are written once.
 * All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
 So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is

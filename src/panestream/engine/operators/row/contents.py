@@ -8,12 +8,14 @@ from functools import reduce
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+import pyarrow as pa
+
 from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from panestream.windowing.process_functions import KeyedProcessFunction
+from panestream.windowing.process_functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
 from panestream.windowing.signatures import REDUCE, check_function, check_methods
 from panestream.windowing.state import StateValues
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -52,9 +54,13 @@ class KeepRows:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRows:
-    """No windows: ``function`` gets each row of a key, and has state and timers of its own."""
+    """No windows: ``function`` gets each row of a key, and has state and timers of its own.
 
-    function: KeyedProcessFunction
+    ``rules`` are the columns of a second stream that every key group gets, or None without one.
+    """
+
+    function: KeyedProcessFunction | KeyedBroadcastProcessFunction
+    rules: pa.Schema | None = None
     then: None = None
 
 

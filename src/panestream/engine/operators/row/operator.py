@@ -230,8 +230,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
     def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
         arrived = self._arrived(batch.of(INPUTS), batch.origins.get(INPUTS, []))
         # The operator judges, adds and fires row by row.
-        rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
-        emitted = self._operator.process(rows, step.after, batch.batch_time or None)
+        emitted = self._operator.process(self._elements_of(arrived), step.after, batch.batch_time or None)
         self._emit(emitted, output)
         if (
             step.end_of_input
@@ -307,6 +306,10 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         whole = table.select(range(first_whole, table.num_columns))
         return _Arrived(keys, times, columns, order, whole)
 
+    def _elements_of(self, arrived: _Arrived | None) -> Iterable[tuple[Any, int, Any]]:
+        """Return key, event time and element of each row, in the order of processing."""
+        return chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
+
     def _in_pieces(self, arrived: _Arrived) -> Iterator[Iterable[tuple[Any, int, Any]]]:
         """Yield key, event time and element of each row, in pieces; late rows of a piece are known when the next is requested."""
         for start in range(0, len(arrived.keys), _AT_A_TIME):
@@ -321,18 +324,22 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             if late:
                 arrived.late += [start + place for place, element in enumerate(elements) if id(element) in late]
 
+    def _first_order(self, tables: Sequence[pa.Table]) -> tuple[Int64s, bool]:
+        """Return the order of rows, and whether the rows of each key may be processed together."""
+        return np.arange(sum(table.num_rows for table in tables)), self._key_by_key
+
     def _in_order(self, tables: Sequence[pa.Table], origins: Sequence[int], keys: Sequence[pa.Array]) -> tuple[Int64s, list[Any]]:
         """Return the processing order of rows, as places in the order of arrival, and their keys in that order."""
         width, rows = len(keys), sum(table.num_rows for table in tables)
-        order, codes = np.arange(rows), None
+        (order, key_by_key), codes = self._first_order(tables), None
         nested = any(pa.types.is_nested(column.type) for column in keys)
         side_by_side = len(set(origins)) > 1 and self._operator.plan.window.merges
-        if keys and not nested and (self._key_by_key or side_by_side):
+        if keys and not nested and (key_by_key or side_by_side):
             codes = encode_keys(keys, rows).codes.astype(np.int64)
         if side_by_side:
             times = [table.column(width).to_numpy() for table in tables]
             order = interleaved(_codes_of(keys, rows) if codes is None else codes, times, origins)
-        if codes is None or not self._key_by_key:
+        if codes is None or not key_by_key:
             return order, _keys_of([column.take(pa.array(order)) for column in keys], rows)
         codes = codes[order]
         by_key = stable_order(codes)

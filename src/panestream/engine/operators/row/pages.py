@@ -29,6 +29,7 @@ _PLACES = {
     "trigger": "the trigger's state",
     "window": "the per-window state",
     "global": "the per-key state",
+    "broadcast": "the broadcast state",
 }
 """Descriptions of columns for error messages, by the first word of the column's name."""
 
@@ -340,8 +341,8 @@ class PageCodec:
                 ],
             )
         writer.counts("firings", [window_state.firings for window_state in window_states])
-        _write_state_values(writer, "trigger:", [window_state.trigger_values for window_state in window_states])
-        _write_state_values(writer, "window:", [window_state.window_values or {} for window_state in window_states])
+        write_state_values(writer, "trigger:", [window_state.trigger_values for window_state in window_states])
+        write_state_values(writer, "window:", [window_state.window_values or {} for window_state in window_states])
         return writer.finish({"segments": sorted(page.chunks.items())})
 
     def _has_usual_timers(self, window_state: WindowState) -> bool:
@@ -358,7 +359,7 @@ class PageCodec:
             return b""
         writer = ColumnWriter(self._codec)
         writer.values("key", [owner.key for owner in owners])
-        _write_state_values(writer, "global:", [owner.global_values for owner in owners])
+        write_state_values(writer, "global:", [owner.global_values for owner in owners])
         return writer.finish()
 
     # ---------------------------------------------------------------- reading
@@ -385,9 +386,9 @@ class PageCodec:
         self._read_timers(reader, window_states)
         for window_state, firings in zip(window_states, reader.counts("firings"), strict=True):
             window_state.firings = firings
-        for window_state, values in zip(window_states, _read_state_values(reader, "trigger:"), strict=False):
+        for window_state, values in zip(window_states, read_state_values(reader, "trigger:"), strict=False):
             window_state.trigger_values = values
-        for window_state, values in zip(window_states, _read_state_values(reader, "window:"), strict=False):
+        for window_state, values in zip(window_states, read_state_values(reader, "window:"), strict=False):
             window_state.window_values = values or None
         if keys:
             self._read_keys(page, keys)
@@ -420,18 +421,19 @@ class PageCodec:
 
     def _read_keys(self, page: KeyPage, data: bytes) -> None:
         reader = ColumnReader(data, self._codec)
-        for written, values in zip(reader.values("key"), _read_state_values(reader, "global:"), strict=True):
+        for written, values in zip(reader.values("key"), read_state_values(reader, "global:"), strict=True):
             key = canonical_key(written)
             owner = page.keys.get(key) or page.keys.setdefault(key, KeyState(key, page))
             owner.global_values = values
 
 
-def _write_state_values(writer: ColumnWriter, prefix: str, rows: list[StateValues]) -> None:
+def write_state_values(writer: ColumnWriter, prefix: str, rows: list[StateValues]) -> None:
+    """Add a column for each state, with the names after ``prefix``."""
     for name in sorted(set(chain.from_iterable(rows))):
         writer.values(prefix + name, [values.get(name) for values in rows])
 
 
-def _read_state_values(reader: ColumnReader, prefix: str) -> list[StateValues]:
+def read_state_values(reader: ColumnReader, prefix: str) -> list[StateValues]:
     """Return the state values of each row, or an empty list if no row has any."""
     names = reader.value_names(prefix)
     if not names:

@@ -21,7 +21,7 @@ from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.functions import results_of
-from panestream.windowing.process_functions import KeyedProcessFunction, TimeDomain
+from panestream.windowing.process_functions import KeyedBroadcastProcessFunction, KeyedProcessFunction, TimeDomain
 from panestream.windowing.state import drop_expired
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, Window
@@ -111,9 +111,12 @@ class KeyedProcessOperator(RowOperator):
     def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
         super().__init__(plan, state, key_group)
         assert isinstance(plan.function, ProcessRows)  # noqa: S101 - see process_spec
-        self._process: KeyedProcessFunction = plan.function.function
-        self._process_scope = ProcessScope(self, self.store)
+        self._process: Any = plan.function.function
+        self._process_scope = self._scope_of()
         self._calls_at_end: dict[Any, int] = {}
+
+    def _scope_of(self) -> ProcessScope:
+        return ProcessScope(self, self.store)
 
     def elements(self, rows: Iterable[Row]) -> None:
         used_keys, get_or_create, begin = self.store.used_keys, self.store.get_or_create, self._process_scope.begin
@@ -220,10 +223,18 @@ class KeyedProcessSpec(RowSpec):
         }
 
 
-def process_spec(function: KeyedProcessFunction, results: pa.Schema, rows: pa.Schema, *, pickled_state: bool = False) -> RowSpec:
+def process_spec(
+    function: KeyedProcessFunction | KeyedBroadcastProcessFunction,
+    results: pa.Schema,
+    rows: pa.Schema,
+    *,
+    pickled_state: bool = False,
+    rules: pa.Schema | None = None,
+    kind: type[KeyedProcessSpec] = KeyedProcessSpec,
+) -> RowSpec:
     """Return the operator of a keyed process function over ``rows`` that returns ``results``."""
-    return KeyedProcessSpec(
-        RowPlan(WindowQuery(GlobalWindows(), pickled_state=pickled_state), ProcessRows(function)),
+    return kind(
+        RowPlan(WindowQuery(GlobalWindows(), pickled_state=pickled_state), ProcessRows(function, rules)),
         results,
         rows,
         by_processing_time=function.uses_processing_time,

@@ -1,0 +1,61 @@
+"""Broadcast rules through every crash, repetition and savepoint of random schedules give what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+
+import panestream as pst
+from panestream.engine.query import WindowQuery
+from panestream.engine.runtime.sides import LEFT, RIGHT
+from panestream.testing.simulation.explore import BrokenError, Explorer
+from panestream.testing.simulation.own import UserQuery, UserSubject
+from panestream.testing.simulation.schedule import Schedule, Settings, with_closing_rows
+from tests.comparison import broadcast
+
+FAR = 10_000
+
+
+@dataclass
+class RulesSubject(UserSubject):
+    """A function with rules; ``user_query`` is not used."""
+
+    def engine(self, settings, groups=None):
+        known = settings, groups or self.schedule.groups
+        if known not in self._engines:
+            self._engines[known] = broadcast.engine(known[1], settings.delay, idle=3)
+        return self._engines[known]
+
+    def may_stay(self, settings):
+        return None
+
+
+def explore(schedules, seed):
+    window = WindowQuery(pst.TumblingEventTimeWindows(10))
+    query = UserQuery(window, None, (), broadcast.VALUES, False, lambda rng: ("read", 0), 10, (0, 5, 60))
+    runs = Counter()
+    for number in range(schedules):
+        rng = random.Random(f"{seed}/{number}")
+        schedule = Schedule(tuple(broadcast.random_batches(rng)), Settings(rng.choice([0, 5])), rng.choice([1, 2]))
+        closed = with_closing_rows(schedule.batches, (LEFT, RIGHT), FAR, ("read", 0), by_clock=False)
+        explorer = Explorer(RulesSubject(query, replace(schedule, batches=closed)), None)
+        try:
+            explorer.explore()
+        except BrokenError as error:
+            raise AssertionError(f"seed {seed}, schedule {number}: {error}") from error
+        runs += explorer.runs
+    return runs
+
+
+def test_rules_survive_every_crash():
+    runs = explore(2, seed=1)
+    assert runs.total() > 100
+    assert {"crash", "savepoint"} <= runs.keys()
+
+
+@pytest.mark.full
+def test_rules_survive_thousands_of_disturbed_runs():
+    assert explore(60, seed=2).total() >= 3_000
