@@ -292,10 +292,11 @@ class PlannedQuery:
             return start(spark, operated_in, self.chain, request, saved, self._observed_as)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
-            if of_checkpoint is None or self._has_own_groups:
+            adopted = self if of_checkpoint is None else self.with_groups({self.chain[-1].name: int(of_checkpoint)})
+            if adopted is self:
                 raise
         # The query did not set a number, so the checkpoint's is used, whatever the session's settings are now.
-        return self.with_groups({self.chain[-1].name: int(of_checkpoint)})._started(request)  # noqa: SLF001 - its own
+        return adopted._started(request)  # noqa: SLF001 - its own
 
     @property
     def _has_own_groups(self) -> bool:

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from panestream.errors import CheckpointError, OperatorError, StateDamagedError
+from panestream.engine.savepoint.operators import NamedPlan
+from panestream.errors import CheckpointError, OperatorError, PlanMismatchError, StateDamagedError
 from panestream.spark.checkpoint.lease import ensure_identity, register
 from panestream.spark.savepoint import integrity, locate
 from panestream.spark.savepoint.decode import StoredState, check_key_groups, explain_read_errors
@@ -270,6 +271,26 @@ def test_operator_of_a_checkpoint_is_found_by_its_name_among_those_of_spark():
     assert replace(found, entry={}, operators={0: 2}).number_of("operator-1") == 0
     with pytest.raises(CheckpointError, match=r"has 3 operators, and start\(\) knew 1: .*pst.stream\(result\) instead of"):
         replace(found, entry={}).number_of("operator-1")
+
+
+def test_run_records_its_operators_and_a_later_run_may_name_them(spark, tmp_path):
+    path = str(tmp_path / "cp")
+
+    def started(*names):
+        lease = ensure_identity(spark, PLAN, path, chain=[NamedPlan(name, PLAN) for name in names])
+        register(spark, lease, [])
+        return locate.locate(spark, path, None)
+
+    alone = started("operator-1")
+    assert (alone.uids, {"uid", "operators"} & set(alone.entry)) == (("operator-1",), set())
+    assert started("counts").uids == ("counts",)
+    found = started("operator-1", "operator-2")
+    assert found.uids == ("operator-1", "operator-2")
+    assert found.before[0]["identity"] == PLAN.identity()
+    assert started("counts", "largest").uids == ("counts", "largest")
+    files(tmp_path / "cp", "offsets/0", "commits/0")
+    with pytest.raises(PlanMismatchError, match=r"cp belongs to a query with 2 operators, and this query has 3"):
+        started("counts", "between", "largest")
 
 
 def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):

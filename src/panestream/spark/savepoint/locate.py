@@ -122,7 +122,8 @@ class StateLocation:
     Attributes:
         address: the path for Spark's state reader.
         committed: the committed micro-batches.
-        entry: the entry of the query that ran the requested micro-batch, or empty.
+        entry: the entry of the query that ran the requested micro-batch, or empty. It has the operators of the newest entry, if
+            that knows them, because a later run may name them or be the first to know them.
         operators: the partitions of panestream's operators by their number, empty before the first commit.
         with_state: the micro-batches whose state Spark still has.
     """
@@ -176,7 +177,8 @@ def locate(spark: SparkSession, path: str, batch_id: int | None) -> StateLocatio
     """Find the state of a checkpoint after a micro-batch, or after the last committed one."""
     committed = logged(spark, path, "commits")
     number = max(committed, default=-1) if batch_id is None else batch_id
-    entry = newest_entry(spark, path, number) or {}
+    entry, newest = newest_entry(spark, path, number) or {}, newest_entry(spark, path) or {}
+    entry = {**entry, **{name: newest[name] for name in ("uid", "operators") if name in newest}}
     operators = operators_in(spark, path) if committed else {}
     with_state = micro_batches_with_state(spark, path, min(operators)) if operators else []
     address = readable_path(spark, path) if committed else path
