@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.chain import ChainedOperator, ChainRun, Upstream
 from panestream.engine.explain import ReprHtml, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.query import WindowQuery
@@ -21,18 +22,23 @@ from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @dataclass(frozen=True, eq=False)
 class United:
     """How the rows of two streams become the rows of one.
 
     ``of_left`` and ``of_right`` are the columns to select from each, in the same order: key, times, order, side, the row itself.
+    ``upstreams`` are the operators of the same query that make the rows of each, or None.
     """
 
     left: DataFrame
     right: DataFrame
     of_left: tuple[Column, ...]
     of_right: tuple[Column, ...]
+    upstreams: tuple[Upstream | None, Upstream | None] = (None, None)
 
     def rows_of(self, left: DataFrame, right: DataFrame) -> DataFrame:
         """Return the rows of both as one, without a query to Spark. The arguments have the columns of the streams."""
@@ -50,6 +56,7 @@ class Events(ReprHtml):
         order: the columns that order the arrival of rows. Empty means Spark's order.
         way_out: the solution that errors suggest for rows without usable event time.
         sides, united: the two streams of which these events are the union and how to unite them, or None for a single stream.
+        upstream: the operator of the same query whose results these events are, or None.
     """
 
     df: DataFrame
@@ -63,6 +70,35 @@ class Events(ReprHtml):
     way_out: str = WAY_OUT
     sides: Sides | None = None
     united: United | None = None
+    upstream: Upstream | None = None
+
+    @property
+    def upstreams(self) -> tuple[Upstream | None, ...]:
+        """The operators before these events in the same query, or None for a stream without one."""
+        return (self.upstream,) if self.united is None else self.united.upstreams
+
+    @property
+    def origin(self) -> DataFrame:
+        """The rows before all operators of the query. Rows of two streams are those after the union."""
+        return self.df if self.upstream is None else self.upstream.operator.origin
+
+    def rows_in(self, run: ChainRun) -> DataFrame:
+        """Return the rows in a run of the whole query."""
+        if not any(self.upstreams):
+            return run.rows_of(self.df)
+        if self.united is None:
+            return self.upstream.rows_in(run) if self.upstream is not None else self.df
+        streams = zip((self.united.left, self.united.right), self.united.upstreams, strict=True)
+        return self.united.rows_of(*(df if upstream is None else upstream.rows_in(run) for df, upstream in streams))
+
+    def with_operators(self, change: Callable[[ChainedOperator], ChainedOperator]) -> Self:
+        """Return the events with changed operators before them, or the same events if nothing changes."""
+        changed = tuple(None if each is None else each.changed(change) for each in self.upstreams)
+        if changed == self.upstreams:
+            return self
+        if self.united is None:
+            return replace(self, upstream=changed[0])
+        return replace(self, united=replace(self.united, upstreams=(changed[0], changed[1])))
 
     @cached_property
     def row_schema(self) -> pa.Schema:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.as_of_join import AsOfJoin
+from panestream.datastream.chain import Upstream, unchanged
 from panestream.datastream.co_grouped import CoGroupedStream, IntervalJoin
 from panestream.datastream.events import Events, KeyedEvents, Options
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
@@ -17,7 +18,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
-from panestream.engine.plan import RESERVED
+from panestream.engine.plan import MAIN, RESERVED
 from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
@@ -37,28 +38,33 @@ if TYPE_CHECKING:
 
 
 def stream(
-    df: DataFrame,
+    df: DataFrame | WindowedResult,
     time: str | Column | None = None,
     *,
     out_of_orderness: Duration | None = None,
     watermark: WatermarkStrategy | None = None,
     unit: str | None = None,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataStream:
-    """Start a windowed query over a streaming or batch DataFrame.
+    """Start a windowed query over a streaming or batch DataFrame, or over the results of other windows in the same query.
 
     With ``time`` it is short for ``stream(df).assign_timestamps(time, strategy, unit=unit)``.
 
     Args:
-        df: the rows.
+        df: the rows. Or what ``.aggregate``, ``.apply`` or ``.pairs`` returned: then its main rows are the rows, and ``start``
+            knows both operators, for savepoints and key groups. With ``.main`` it knows the last only.
         time: the event time of each row, as a timestamp column, SQL, a Column, or a number with ``unit``. Without it the query
             does not have event time.
         out_of_orderness: the maximum delay of a row behind newer rows, e.g. ``"5 seconds"``. Spark:
             ``withWatermark(time, out_of_orderness)``.
         watermark: another watermark strategy, instead of ``out_of_orderness``.
         unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, if ``time`` is a number.
+        transform: for the results of other windows, a function of their main rows that returns the rows of this stream, such as
+            ``lambda rows: rows.where("n > 1")``. It may be called several times.
 
     Raises:
         InvalidPlanError: it is not a DataFrame or has duplicate column names, or only one of ``time`` and a watermark is given.
+            Also for ``transform`` with a DataFrame.
         InvalidEventTimeError: the column is not a time.
         EnvironmentNotReadyError: Spark is older than 4.0.
 
@@ -66,14 +72,24 @@ def stream(
         >>> clicks = pst.stream(df, time="ts", out_of_orderness="5 seconds")
         >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total")).main.columns
         ['user', 'window_start', 'window_end', 'total']
+        >>> hourly = hours.aggregate(agg.count().alias("n"))
+        >>> results = pst.stream(hourly, "window_end - INTERVAL 1 MICROSECOND", out_of_orderness="0 seconds")
+        >>> results.key_by("user").window(pst.tumbling("1 day")).aggregate(agg.max("n").alias("most")).main.columns
+        ['user', 'window_start', 'window_end', 'most']
     """
+    upstream = None
+    if isinstance(df, WindowedResult):
+        upstream = Upstream(df, transform or unchanged)
+        df = upstream.transform(df.output_over(df.windowed.keyed.source.df, MAIN, quiet=True))
+    elif transform is not None:
+        raise InvalidPlanError("stream: transform is for the results of other windows. Of a DataFrame write df.transform(f)")
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"stream needs a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
     check_version(df.sparkSession)
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:
         raise InvalidPlanError(f"the DataFrame has more than one column {shown_names(*doubled)}: rename or drop one")
-    events = DataStream(df)
+    events = DataStream(df, upstream=upstream)
     strategies = [strategy for strategy in (out_of_orderness, watermark) if strategy is not None]
     if time is None and not strategies and unit is None:
         return events

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.chain import ChainRun
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.starting import (
     check_output,
@@ -20,16 +21,18 @@ from panestream.datastream.starting import (
 )
 from panestream.engine.plan import KEY_GROUPS, MAIN, OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.rule import WindowRequest
+from panestream.engine.savepoint.operators import NamedPlan, check_names, default_name, recorded_groups
 from panestream.engine.storage.state import MOST_BYTES
 from panestream.errors import InvalidPlanError, PlanMismatchError, warn
 from panestream.spark.batch_output import output
+from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.columns import micros_of, order_of, text_of
 from panestream.spark.compat import wants_data_frames
 from panestream.spark.operator.dataflow import Projection, operate, project, unpack_all
 from panestream.spark.operator.task_functions import OUTPUT
 from panestream.spark.progress.micro_batch import counters_name, observed
 from panestream.spark.query import RunningQuery, StartRequest, start
-from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
+from panestream.spark.savepoint.restore import check_states, cutover_time, initial_state, savepoint_for
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.session import (
@@ -58,6 +61,7 @@ class PlannedQuery:
         since: the seam with the history from which the stream starts, or None.
         ends: whether a run that ends closes all windows.
         asked: the user's request before an operator was chosen, or None if it cannot be traced.
+        given_uid: the operator's name in savepoints if the user set it, or None.
     """
 
     windowed: WindowedEvents
@@ -71,6 +75,7 @@ class PlannedQuery:
     since: int | None = None
     ends: bool = False
     asked: WindowRequest | None = None
+    given_uid: str | None = None
 
     @cached_property
     def is_streaming(self) -> bool:
@@ -138,11 +143,36 @@ class PlannedQuery:
 
     @cached_property
     def _operated(self) -> DataFrame:
-        return self._operated_over(data_frames=self._data_frames, clock=self._plan_run.wakes_up)
+        return self._operated_over(self._df)
 
-    def _operated_over(self, rows_of: Callable[[DataFrame], DataFrame] | None = None, **how: Any) -> DataFrame:
-        rows = self._df if rows_of is None else rows_of(self._df)
+    def _operated_over(self, rows: DataFrame, **how: Any) -> DataFrame:
+        how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up, **how}
         return operate(rows, self._plan_run, self._projection, tasks=self._tasks, **how)
+
+    @cached_property
+    def chain(self) -> tuple[NamedPlan, ...]:
+        """The operators of the query up to this one, the first one first; raises InvalidPlanError if two have one name."""
+        upstreams = self.windowed.keyed.source.upstreams
+        before = [each for upstream in upstreams if upstream is not None for each in upstream.operator.chain]
+        own = NamedPlan(self.given_uid or default_name(len(before) + 1), self.plan)
+        check_names([each.name for each in (*before, own)])
+        return (*before, own)
+
+    @property
+    def origin(self) -> DataFrame:
+        """The rows before all operators of the query."""
+        return self.windowed.keyed.source.origin
+
+    def operated_in(self, run: ChainRun, **how: Any) -> DataFrame:
+        """Return what the operator emits in a run of the whole query."""
+        saved = run.states.get(self.chain[-1].name)
+        initial = None if saved is None else initial_state(saved, self.plan)
+        return self._operated_over(self.windowed.keyed.source.rows_in(run), initial=initial, **run.how, **how)
+
+    def results_in(self, run: ChainRun) -> DataFrame:
+        """Return the main rows in a run of the whole query, for the operator after this one."""
+        late_kept = self.plan.late_tag is not None
+        return output(observed(self.operated_in(run), self.plan, self._observed_as, late_kept=late_kept), self.plan, MAIN)
 
     @cached_property
     def _tasks(self) -> int | None:
@@ -211,8 +241,7 @@ class PlannedQuery:
     def _emitted(self, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
         """Return what the operator emits over other rows: a few rows (tag, body)."""
         plan = self.plan
-        how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up}
-        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, **how)
+        operated = self._operated if rows is self._df else self._operated_over(rows)
         if not self.is_streaming:
             return operated
         if not quiet:
@@ -238,36 +267,65 @@ class PlannedQuery:
             return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
         spark, checkpoint = self._df.sparkSession, request.checkpoint
         saved = None if request.savepoint is None else savepoint_for(spark, request.savepoint, checkpoint)
-        chosen = self.windowed.key_groups is not None or not self._grouped
-        if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
-            return self._with_groups(saved.manifest.groups)._started(request)  # noqa: SLF001 - its own
+        states: Mapping[str, Savepoint] = {}
+        if isinstance(saved, Savepoint):
+            states = saved.of_operators(self.chain, may_drop=request.allow_non_restored_state)
+        adopted = self.with_groups(self._groups_to_adopt(states, checkpoint))
+        if adopted is not self:
+            return adopted._started(request)  # noqa: SLF001 - its own
         seam = cutover_time(spark, saved, checkpoint)
         if seam != self.since:
             return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
         if isinstance(saved, Savepoint):
-            # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
-            saved = replace(saved, migrate=request.migrate)
-            check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
-            Sources.of(replace(saved.restored_from, own_position=request.own_position), checkpoint).check(self._df)
+            # Checked last, on the plans that run, since it may cost a Spark job and it warns.
+            states = check_states(states, self.chain, request.migrate, allow_incomplete=request.allow_incomplete)
+            Sources.of(replace(saved.restored_from, own_position=request.own_position), checkpoint).check(self.origin)
         warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
         warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
         warn_missing_settings(spark)
+
+        def operated_in(rows_of: Callable[[DataFrame], DataFrame], *, restores: bool, **how: Any) -> DataFrame:
+            shared = {name: how.pop(name) for name in ("data_frames", "restart_info")}
+            return self.operated_in(ChainRun(rows_of, states if restores else {}, shared), **how)
+
         try:
-            return start(spark, self._operated_over, self.plan, request, saved, self._observed_as)
+            return start(spark, operated_in, self.chain, request, saved, self._observed_as)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
-            if of_checkpoint is None or chosen:
+            adopted = self if of_checkpoint is None else self.with_groups({self.chain[-1].name: int(of_checkpoint)})
+            if adopted is self:
                 raise
         # The query did not set a number, so the checkpoint's is used, whatever the session's settings are now.
-        return self._with_groups(int(of_checkpoint))._started(request)  # noqa: SLF001 - its own
+        return adopted._started(request)  # noqa: SLF001 - its own
+
+    @property
+    def _has_own_groups(self) -> bool:
+        """True if the user set the number of key groups, or there is only one possible."""
+        return self.windowed.key_groups is not None or not self._grouped
+
+    def _groups_to_adopt(self, states: Mapping[str, Savepoint], checkpoint: str) -> Mapping[str, int]:
+        """Return the numbers of key groups in the savepoint, or in the checkpoint for operators before the last, by operator."""
+        if states or len(self.chain) == 1:
+            return {name: state.manifest.groups for name, state in states.items()}
+        entry = newest_entry(self._df.sparkSession, checkpoint) or {}
+        return recorded_groups(entry.get("operators", ()), self.chain[:-1])
+
+    def with_groups(self, groups: Mapping[str, int]) -> Self:
+        """Return the query with these numbers of key groups for operators that did not set theirs, by their names.
+
+        It is the same query if nothing changes.
+        """
+        source = self.windowed.keyed.source.with_operators(lambda each: each.with_groups(groups))
+        wanted = self.plan.groups if self._has_own_groups else groups.get(self.chain[-1].name, self.plan.groups)
+        if source is self.windowed.keyed.source and wanted == self.plan.groups:
+            return self
+        own = self.windowed.key_groups if wanted == self.plan.groups else wanted
+        return replace(self, windowed=replace(self.windowed, keyed=replace(self.windowed.keyed, source=source), key_groups=own))
 
     @property
     def _of_batch(self) -> list[str]:
         """The outputs of a batch, which never has late rows."""
         return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
-
-    def _with_groups(self, groups: int) -> Self:
-        return replace(self, windowed=replace(self.windowed, key_groups=groups))
 
     def _time_over(self, rows: DataFrame) -> Column:
         source = self.windowed.keyed.source

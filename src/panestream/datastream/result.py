@@ -30,6 +30,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.rule import told
 from panestream.engine.runtime.sides import SIDES
+from panestream.engine.savepoint.operators import OPERATOR_NAME
 from panestream.errors import CheckpointError, InvalidPlanError, did_you_mean
 from panestream.spark.batch_output import output
 from panestream.spark.catalyst import reducible
@@ -56,7 +57,7 @@ from panestream.windowing.signatures import ON_PROGRESS, check_function
 from panestream.windowing.time import Duration
 
 if TYPE_CHECKING:
-    from typing_extensions import Never
+    from typing_extensions import Never, Self
 
 _CHECKPOINT = "start needs a directory for the state of the windows: write start(checkpoint='checkpoint', ...)"
 
@@ -93,6 +94,26 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """
         self._check_firings("with_firing", self.operator.capabilities.no_firings, FIRING_COLUMNS)
         return replace(self, firing=True)
+
+    def uid(self, name: str) -> Self:
+        """Name the operator, so that savepoints find its state again. Flink: ``SingleOutputStreamOperator.uid``.
+
+        A query of several operators needs names if its operators may be removed, inserted or moved later. Without a name, an
+        operator is called ``operator-1``, ``operator-2`` and so on, counted from the input.
+
+        Args:
+            name: 1 to 100 letters, digits, ``_``, ``-`` and ``.``. Names must differ within a query.
+
+        Raises:
+            InvalidPlanError: it is not such a name.
+
+        Examples:
+            >>> hours.aggregate(agg.count().alias("n")).uid("hourly-counts").main.columns
+            ['user', 'window_start', 'window_end', 'n']
+        """
+        if not isinstance(name, str) or not OPERATOR_NAME.fullmatch(name):
+            raise InvalidPlanError(f"uid is a name of 1 to 100 letters, digits, '_', '-' and '.', got {name!r}")
+        return replace(self, given_uid=name)
 
     def changelog(self) -> WindowedResult:
         """Turn the rows of ``main`` into changes for a MERGE by key and window, and add the column ``op``.
@@ -194,7 +215,8 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         savepoint: FilePath | None = None,
         source_offsets: Literal["savepoint", "job"] = "savepoint",
         allow_incomplete: bool = False,
-        migrate: Mapping[str, Callable[[Any], Any]] | None = None,
+        allow_non_restored_state: bool = False,
+        migrate: Mapping[str, Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]]] | None = None,
         fire_at_end: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         lineage: OpenLineage | None = None,
@@ -225,11 +247,13 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
                 means the sources' own options, without checks or skipping.
             allow_incomplete: accept new aggregates that, in windows open in the savepoint, cover only rows from now on, even if
                 no ``agg.complete`` in the results marks them.
+            allow_non_restored_state: drop the state of operators in the savepoint that the query no longer has, by their names
+                (:meth:`uid`). Flink: ``--allowNonRestoredState``.
             migrate: with ``savepoint``, functions that convert old values after user code changed its state. ``"accumulator"``
                 converts accumulators of an :class:`AggregateFunction` (which may be a different function) or of ``reduce``. With
                 ``accumulator_type`` it gets a named tuple of the old columns, or the value of a single column. ``"state:NAME"``
                 converts the state of a trigger or function with that descriptor name, as a Python object (a list for list state,
-                a dict for map state).
+                a dict for map state). In a query of several operators, such a dict for each, by its name.
             fire_at_end: with ``availableNow`` or ``once``, treat the end of the available data as endless silence. Open windows
                 fire and close in a separate micro-batch while ``await_termination`` waits. The watermark stays at the end of the
                 last window, so earlier rows are late in the next run. The checkpoint must be created with it. The next run
@@ -282,6 +306,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             savepoint=None if savepoint is None else path_of(savepoint, "savepoint= must be a folder", CheckpointError),
             own_position=reads_own_offsets(source_offsets),
             allow_incomplete=allow_incomplete,
+            allow_non_restored_state=allow_non_restored_state,
             migrate=migrate or {},
             fire_at_end=fire_at_end,
             on_progress=on_progress,
@@ -345,7 +370,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             reason = str(error).strip().splitlines()[0]
             refused = "bootstrap: the query uses a Column of the stream's DataFrame, which history does not have. Write the name"
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
-        return bootstrap(rows, self.plan, projection, folder, every, seam, sources)
+        return bootstrap(rows, self.chain, projection, folder, every, seam, sources)
 
     @takes_outputs
     def run(self, *places: Never, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> None:

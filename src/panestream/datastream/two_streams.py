@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -67,7 +67,8 @@ def merge_streams(
         # Before the last column, which is the row itself.
         rows[0].insert(-1, F.lit(False).alias(DELETES))
         rows[1].insert(-1, F.coalesce(_condition(right.source.df, deletes, what), F.lit(False)).alias(DELETES))
-    united = _united(left.source.df, right.source.df, *rows)
+    upstreams = left.source.upstream, right.source.upstream
+    united = replace(_united(left.source.df, right.source.df, *rows), upstreams=upstreams)
     df = united.rows_of(united.left, united.right)
     ours, theirs = (arrow_schema(one.source.df.schema) for one in (left, right))
     keys = tuple(left.key_schema.names), tuple(right.key_schema.names)

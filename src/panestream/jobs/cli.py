@@ -72,6 +72,9 @@ MetricsPort = Annotated[
 ]
 StoredState = Annotated[str, typer.Argument(help="A checkpoint (its job may run or not) or a savepoint.", show_default=False)]
 Batch = Annotated[int | None, typer.Option("--batch", help="The state after this micro-batch instead of the last.")]
+Operator = Annotated[
+    str | None, typer.Option("--operator", help="The operator to look into, by its uid, in a query of several operators.")
+]
 Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. Repeat it for several."),
@@ -86,6 +89,10 @@ AllowIncomplete = Annotated[
     typer.Option(
         "--allow-incomplete", help="With --savepoint: accept new aggregates although their first results lack rows unmarked."
     ),
+]
+AllowNonRestored = Annotated[
+    bool,
+    typer.Option("--allow-non-restored-state", help="With --savepoint: drop the state of operators that the job does not have."),
 ]
 Report = Annotated[
     Path | None,
@@ -120,6 +127,7 @@ def run(
     checkpoint: Checkpoint = None,
     savepoint: Savepoint = None,
     allow_incomplete: AllowIncomplete = False,
+    allow_non_restored_state: AllowNonRestored = False,
     metrics_port: MetricsPort = None,
     report: Report = None,
     show_traceback: Traceback = False,
@@ -128,6 +136,7 @@ def run(
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         started = {"metrics_port": metrics_port, "savepoint": savepoint, "allow_incomplete": allow_incomplete}
+        started |= {"allow_non_restored_state": allow_non_restored_state}
         loaded = _loaded(job, input, output, mode, checkpoint, **started)
         with reported(loaded, report, described(loaded.job), console) as told:
             execute(told, console)
@@ -174,6 +183,7 @@ def inspect(
     checkpoint: StoredState,
     *,
     batch: Batch = None,
+    operator: Operator = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", help="Only this key: COLUMN=VALUE, or VALUE. \\N is null. Repeat it for several key columns."),
@@ -194,7 +204,9 @@ def inspect(
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        inspection = state_commands.Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings)
+        inspection = state_commands.Inspection(
+            checkpoint, batch, key or (), window or (), most, as_json, html, settings, operator
+        )
         state_commands.inspect(inspection, console)
 
 
@@ -215,6 +227,7 @@ def why(
         typer.Option("--window", help="The start of a window (UTC): is it open, what does it contain, when does it fire?"),
     ] = None,
     batch: Batch = None,
+    operator: Operator = None,
     most: Annotated[
         int, typer.Option("--most", min=1, max=100_000, help="The largest number of windows and stored rows to read.")
     ] = 1000,
@@ -229,7 +242,7 @@ def why(
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        question = state_commands.Question(checkpoint, batch, key or (), time, window, most, as_json, settings)
+        question = state_commands.Question(checkpoint, batch, key or (), time, window, most, as_json, settings, operator)
         state_commands.why(question, console)
 
 

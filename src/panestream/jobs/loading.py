@@ -31,7 +31,7 @@ class Overrides:
 
     ``output`` is a folder for the checkpoint and all file sinks (``main``, ``late``, ``invalid`` in it). ``savepoint`` is the
     state from which a stream with a new checkpoint starts. ``allow_incomplete`` permits new aggregates whose results do not
-    show that they lack old rows.
+    show that they lack old rows, ``allow_non_restored_state`` to drop state of operators that the job does not have.
     """
 
     input: Path | None = None
@@ -41,6 +41,7 @@ class Overrides:
     metrics_port: int | None = None
     savepoint: str | None = None
     allow_incomplete: bool = False
+    allow_non_restored_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class LoadedJob:
     savepoint: str | None = None
     """The savepoint to start from; used once, so the command names it and not the file."""
     allow_incomplete: bool = False
+    allow_non_restored_state: bool = False
     report: RunReport | None = None
 
     def place(self, *where: str | int) -> DocumentPlace:
@@ -80,7 +82,7 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     if job.checkpoint is None and job.mode == "stream":
         # Without a checkpoint, a stream would start from scratch at every run and duplicate its output.
         job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
-    return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete)
+    return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete, overrides.allow_non_restored_state)
 
 
 def _check_content(place: DocumentPlace) -> None:

@@ -158,17 +158,16 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     from panestream.spark.savepoint.restore import savepoint_for
     from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 
+    allowed = [name for name in ("allow_incomplete", "allow_non_restored_state") if getattr(loaded, name)]
     if loaded.savepoint is None:
-        if loaded.allow_incomplete:
-            raise JobError("--allow-incomplete needs --savepoint")
+        if allowed:
+            raise JobError(f"--{allowed[0].replace('_', '-')} needs --savepoint")
         return loaded, {}
     job = loaded.job
     if job.mode != "stream":
         raise JobError(f"{loaded.document.path}: --savepoint is for streams, but a batch does not have state")
     saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
-    how: dict[str, Any] = {"savepoint": loaded.savepoint}
-    if loaded.allow_incomplete:
-        how["allow_incomplete"] = True
+    how: dict[str, Any] = {"savepoint": loaded.savepoint, **dict.fromkeys(allowed, True)}
     if isinstance(saved, RestoredFrom) or not saved.positions:
         return loaded, how
     told = []

@@ -19,7 +19,7 @@ from panestream.insight.inspect_text import render_text
 from panestream.jobs.runner import QuietSession, SessionOf, check_writable
 from panestream.jobs.terminal import PipeConsole, json_text
 from panestream.spark.savepoint.inspectable_state import CheckpointState
-from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
+from panestream.spark.savepoint.manifest import is_savepoint
 from panestream.spark.savepoint.read import read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint, take
 from panestream.spark.sinks.compacting import compact as compact_folder
@@ -50,7 +50,11 @@ def _started(command: str, settings: Mapping[str, str], console: PipeConsole) ->
 
 @dataclass(frozen=True)
 class Inspection:
-    """The options of ``panestream inspect``: ``batch_id`` None is the last micro-batch, ``page`` the HTML file to write."""
+    """The options of ``panestream inspect``.
+
+    ``batch_id`` None is the last micro-batch, ``page`` the HTML file to write. ``operator`` None is every operator, or only the
+    last in JSON, in a page, and with ``keys`` or ``windows``, which another operator may not have.
+    """
 
     path: str
     batch_id: int | None
@@ -60,43 +64,58 @@ class Inspection:
     as_json: bool
     page: Path | None
     settings: Mapping[str, str]
+    operator: str | None = None
+
+    @property
+    def shows_every_operator(self) -> bool:
+        return not (self.operator or self.as_json or self.page or self.keys or self.windows)
 
 
 def inspect(inspection: Inspection, console: PipeConsole) -> None:
     """Print the content of a checkpoint or savepoint.
 
-    Raise ``CheckpointError`` if it, the micro-batch, a key column or a window does not exist, and ``JobError`` if the page
-    cannot be written.
+    Raise ``CheckpointError`` if it, the micro-batch, the operator, a key column or a window does not exist, and ``JobError`` if
+    the page cannot be written.
     """
     if inspection.page is not None:
         check_writable(inspection.page)
-    summary = _summary(inspection, console)
+    summaries, operators = _summaries(inspection, console)
+    summary = list(summaries.values())[-1]
     if inspection.page is not None:
         inspection.page.write_text(render_page(summary), "utf-8")
     if inspection.as_json:
-        console.file.write(json_text(render_json(summary)) + "\n")
+        several = {"operators": list(operators)} if len(operators) > 1 else {}
+        console.file.write(json_text(render_json(summary) | several) + "\n")
         return
     if inspection.page is not None:
         console.titled("page  ", str(inspection.page))
         return
-    for each in render_text(summary, console):
-        console.print(each)
+    for name, summary in summaries.items():
+        if len(operators) > 1:
+            console.titled("operator  ", f"{name}, of {listed(operators)}")
+        for each in render_text(summary, console):
+            console.print(each)
 
 
-def _summary(inspection: Inspection, console: PipeConsole) -> Summary:
-    with _started("inspect", inspection.settings, console) as spark, console.status(f"looking into {inspection.path}"):
-        return _state_of(spark, inspection.path, inspection.batch_id).summary(
-            inspection.keys, inspection.windows, most=inspection.most
-        )
+def _summaries(inspection: Inspection, console: PipeConsole) -> tuple[dict[str, Summary], Sequence[str]]:
+    """Return the summary of each operator to show, by its name, and the names of all operators."""
+    path, batch_id = inspection.path, inspection.batch_id
+    with _started("inspect", inspection.settings, console) as spark, console.status(f"looking into {path}"):
+        state = _state_of(spark, path, batch_id, inspection.operator)
+        states = {inspection.operator or state.operators[-1]: state}
+        if inspection.shows_every_operator:
+            states = {name: _state_of(spark, path, batch_id, name) for name in state.operators[:-1]} | states
+        how: dict[str, Any] = {"keys": inspection.keys, "windows": inspection.windows, "most": inspection.most}
+        return {name: each.summary(**how) for name, each in states.items()}, state.operators
 
 
-def _state_of(spark: SparkSession, path: str, batch_id: int | None) -> CheckpointState | Savepoint:
+def _state_of(spark: SparkSession, path: str, batch_id: int | None, operator: str | None) -> CheckpointState | Savepoint:
     """Return the state of a checkpoint or savepoint; raise ``JobError`` if a savepoint is given a ``batch_id``."""
     if not is_savepoint(spark, path):
-        return read_checkpoint(spark, path, batch_id)
+        return read_checkpoint(spark, path, batch_id, operator=operator)
     if batch_id is not None:
         raise JobError(f"{path} is a savepoint, which is of one micro-batch: leave --batch out")
-    return read_savepoint(spark, path)
+    return read_savepoint(spark, path, operator=operator)
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,7 @@ class Question:
     most: int
     as_json: bool
     settings: Mapping[str, str]
+    operator: str | None = None
 
 
 def why(question: Question, console: PipeConsole) -> None:
@@ -125,7 +145,7 @@ def why(question: Question, console: PipeConsole) -> None:
     """
     times = _times(question)
     with _started("why", question.settings, console) as spark, console.status(f"looking into {question.path}"):
-        state = _state_of(spark, question.path, question.batch_id)
+        state = _state_of(spark, question.path, question.batch_id, question.operator)
         keys = parse_filter(state.plan, question.keys, (), question.most).keys
         if question.keys and len(keys) < len(state.plan.key_names):
             missing = [name for place, name in enumerate(state.plan.key_names) if place not in keys]
@@ -219,18 +239,22 @@ def savepoint(checkpoint: str, folder: str, batch_id: int | None, settings: Mapp
     """
     with _started("savepoint", settings, console) as spark, console.status(f"looking into {checkpoint}") as status:
         taken = take(spark, checkpoint, folder, batch_id, status.update)
-    _print(_savepoint_lines(taken.manifest, folder), console)
+    _print(_savepoint_lines(taken, folder), console)
 
 
-def _savepoint_lines(manifest: SavepointManifest, folder: str) -> Iterator[tuple[str, str]]:
+def _savepoint_lines(saved: Savepoint, folder: str) -> Iterator[tuple[str, str]]:
     """Yield the content of a savepoint as (title, text)."""
-    plan = manifest.plan
+    manifest = saved.manifest
     yield "savepoint", folder
     yield "checkpoint", f"{manifest.checkpoint}, after micro-batch {manifest.batch_id}"
-    yield "windows", stable_repr(plan.assigner)
-    yield "key", listed(plan.key_names) or "none"
-    yield "key groups", str(manifest.groups)
-    yield "rows", ", ".join(f"{name} {rows:,}" for name, rows in manifest.tables.items())
+    for name in saved.operators:
+        of_operator = saved.operator(name).manifest
+        if len(saved.operators) > 1:
+            yield "operator", name
+        yield "windows", stable_repr(of_operator.plan.assigner)
+        yield "key", listed(of_operator.plan.key_names) or "none"
+        yield "key groups", str(of_operator.groups)
+        yield "rows", ", ".join(f"{name} {rows:,}" for name, rows in of_operator.tables.items())
     yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.savepoint.operators import NamedPlan
 from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.batch_output import BatchOutput
@@ -26,7 +27,6 @@ from panestream.spark.open_lineage.emitter import LineageWatcher, PreparedLineag
 from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
-from panestream.spark.savepoint.restore import initial_state
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.sendable import check_sendable
@@ -300,7 +300,8 @@ class StartRequest:
     savepoint: str | None = None
     own_position: bool = False
     allow_incomplete: bool = False
-    migrate: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    allow_non_restored_state: bool = False
+    migrate: Mapping[str, Any] = field(default_factory=dict)
     fire_at_end: bool = False
     on_progress: Callable[[BatchProgress], Any] | None = None
     lineage: PreparedLineage | None = None
@@ -308,39 +309,40 @@ class StartRequest:
 
 def start(
     spark: SparkSession,
-    operated_over: Callable[..., DataFrame],
-    plan: WindowPlan,
+    operated_in: Callable[..., DataFrame],
+    chain: Sequence[NamedPlan],
     request: StartRequest,
     savepoint: Savepoint | RestoredFrom | None = None,
     observed_as: str = OBSERVED,
 ) -> RunningQuery:
     """Start one streaming query that serves all sinks of the request. ``savepoint`` was read from the request's folder.
 
-    ``operated_over`` returns the operator's output. Its ``data_frames`` comes from the checkpoint. A checkpoint without a state
-    gets ``initial`` from the savepoint, and a query with control messages gets ``also``.
+    ``operated_in`` returns the output of the last operator of the ``chain``. Its ``data_frames`` comes from the checkpoint. A
+    checkpoint without a state ``restores`` that of the savepoint, and a query with control messages gets ``also``.
     """
     _check_name(spark, request.name)
+    plan = chain[-1].plan
     sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
     remote = is_connect(spark)
     requested = (
         replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
     )
     mode = CheckpointMode.wanted(plan, ends="availableNow" in request.trigger, closes=request.fire_at_end)
-    outputs = open_outputs(spark, plan, sinks, checkpoint, requested, mode)
-    initial, sources = None, Sources.of(outputs.restored_from, checkpoint)
-    if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
-        initial = initial_state(savepoint, plan)
+    outputs = open_outputs(spark, plan, sinks, checkpoint, requested, mode, chain)
+    sources = Sources.of(outputs.restored_from, checkpoint)
+    restores = isinstance(savepoint, Savepoint) and outputs.begins_with is not None
+    if restores:
         sources.prepare(spark)
     more: dict[str, Any] = {"clock": outputs.mode.clock, "restart_info": outputs.restart_info}
     if outputs.mode.signals:
         control_messages.prepare(spark, checkpoint, wake=plan.wakes_up)
         more["also"] = control_messages.exchanged(spark, checkpoint, plan)
-    operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
+    operated = operated_in(sources.unread, restores=restores, data_frames=outputs.data_frames, **more)
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
     # Through Spark Connect the micro-batches run on the server, so the query itself checks the progress.
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
-    sink_writer.sources = sources if initial is not None else None
+    sink_writer.sources = sources if restores else None
     if remote:
         check_sendable(sink_writer)
     sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
@@ -348,7 +350,7 @@ def start(
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**request.trigger)
     if request.name is not None:
         writer = writer.queryName(request.name)
-    partitions = plan.groups
+    partitions = max(each.plan.groups for each in chain)
     if observed_as != OBSERVED:
         # An earlier operator shares the query, so it shares the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)

@@ -9,6 +9,7 @@ from zlib import crc32
 import pytest
 
 import panestream as pst
+from panestream.engine.savepoint.operators import NamedPlan
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
 from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom, next_restored_from
@@ -85,6 +86,59 @@ def test_manifest_is_read_as_written(spark, tmp_path):
     assert versions(spark)["spark"] == "4.1.0"
 
 
+OF_FIRST = {"uid": "first", "saved_plan": plan_json(PLAN), "headers": [{"a": 3}], "tables": {"panes": 7}, "checksums": {}}
+
+
+def test_manifest_of_several_operators_has_a_format_that_earlier_versions_refuse(spark, tmp_path):
+    whole = replace(MANIFEST, uid="last", operators=[OF_FIRST])
+    write_manifest(spark, f"{tmp_path}/saved", whole)
+    part = next((tmp_path / "saved" / "manifest").glob("part-*"))
+    assert json.loads(part.read_text())["savepoint"] == 2
+    saved = read_savepoint(spark, tmp_path / "saved")
+    assert (saved.operators, saved.manifest.tables, saved.folder) == (("first", "last"), {"panes": 3}, "state")
+    first = read_savepoint(spark, tmp_path / "saved", operator="first")
+    assert (first.manifest.tables, first.manifest.groups, first.folder) == ({"panes": 7}, 1, "operators/0")
+    assert first.operator("last").manifest.tables == {"panes": 3}
+    assert first.restored_from == saved.restored_from
+    with pytest.raises(CheckpointError, match="has no operator 'lost'; did you mean 'last'"):
+        saved.operator("lost")
+
+
+def test_manifest_of_one_operator_has_the_first_format_and_its_name_only_if_it_was_set(spark, tmp_path):
+    for name in ("", "counts"):
+        write_manifest(spark, f"{tmp_path}/{name or 'none'}", replace(MANIFEST, uid=name))
+        told = json.loads(next((tmp_path / (name or "none") / "manifest").glob("part-*")).read_text())
+        assert (told["savepoint"], told.get("uid", ""), "operators" in told) == (1, name, False)
+        assert read_savepoint(spark, tmp_path / (name or "none")).operators == (name or "operator-1",)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ([{**OF_FIRST, "uid": "../x"}], "has 'operators' as no savepoint has it"),
+        ([{**OF_FIRST, "more": 1}], "has 'operators' as no savepoint has it"),
+        ([OF_FIRST, OF_FIRST], "has 'operators' as no savepoint has it"),
+        ([{**OF_FIRST, "headers": []}], "saved, operator first, has 'headers' as no savepoint has it"),
+        ([{**OF_FIRST, "tables": {"rows": 1}}], "saved, operator first, has the tables rows, where its plan has panes"),
+    ],
+)
+def test_wrong_operators_of_a_manifest_are_refused(spark, tmp_path, wrong, why):
+    write_manifest(spark, f"{tmp_path}/saved", replace(MANIFEST, uid="last", operators=wrong))
+    with pytest.raises(StateDamagedError, match=why):
+        read_manifest(spark, f"{tmp_path}/saved")
+
+
+def test_state_of_a_savepoint_goes_to_the_operators_of_its_names():
+    saved = Savepoint("saved", replace(MANIFEST, uid="last", operators=[OF_FIRST]), None, operators=("first", "last"))
+    query = [NamedPlan(name, PLAN) for name in ("first", "between", "last")]
+    assert {name: each.folder for name, each in saved.of_operators(query, may_drop=False).items()} == {
+        "first": "operators/0",
+        "last": "state",
+    }
+    unnamed = Savepoint("saved", MANIFEST, None)
+    assert {name: each.folder for name, each in unnamed.of_operators(query, may_drop=False).items()} == {"first": "state"}
+
+
 def test_each_savepoint_has_a_unique_name():
     first, second = (SavepointManifest({}, [], {}) for _ in range(2))
     assert first.name != second.name
@@ -93,7 +147,7 @@ def test_each_savepoint_has_a_unique_name():
 @pytest.mark.parametrize(
     ("format_", "why"),
     [
-        (2, "has format 2: a newer panestream wrote it: run that version"),
+        (3, "has format 3: a newer panestream wrote it: run that version"),
         (0, "has format 0: this version of panestream does not read it"),
         ("x", "has format 'x': this version of panestream does not read it"),
     ],

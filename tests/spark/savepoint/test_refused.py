@@ -10,16 +10,17 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from panestream.errors import CheckpointError, OperatorError, StateDamagedError
+from panestream.engine.savepoint.operators import NamedPlan
+from panestream.errors import CheckpointError, OperatorError, PlanMismatchError, StateDamagedError
 from panestream.spark.checkpoint.lease import ensure_identity, register
 from panestream.spark.savepoint import integrity, locate
 from panestream.spark.savepoint.decode import StoredState, check_key_groups, explain_read_errors
 from panestream.spark.savepoint.integrity import WrittenPart, verify
-from panestream.spark.savepoint.locate import micro_batches_with_state, operators_in
+from panestream.spark.savepoint.locate import StateLocation, check_only_ours, micro_batches_with_state, operators_in
 from panestream.spark.savepoint.manifest import write_manifest
 from panestream.spark.savepoint.read import read_checkpoint
 from panestream.spark.savepoint.restore import cutover_time, savepoint_for
-from panestream.spark.savepoint.saved import _check_single_operator, _headers_by_group, no_state
+from panestream.spark.savepoint.saved import _headers_by_group, no_state
 from panestream.spark.savepoint.source_offsets import SourcePosition, numbers_of_logs
 from panestream.spark.savepoint.validate import check_last_partition
 from tests.spark.plain_files import PlainSpark
@@ -248,18 +249,48 @@ def test_headers_are_sorted_by_key_group():
         of(g0={})
 
 
-def test_savepoint_of_a_query_with_two_stateful_operators_is_refused():
+def test_savepoint_of_a_query_with_a_stateful_operator_of_spark_is_refused():
     def of(*found):
-        rows = [SimpleNamespace(operatorName=name, operatorId=number) for name, number in found]
+        rows = [SimpleNamespace(operatorName=name, operatorId=number, operatorProperties=of_it) for name, number, of_it in found]
         frame = SimpleNamespace(distinct=lambda: SimpleNamespace(collect=lambda: rows))
         load = SimpleNamespace(load=lambda path: SimpleNamespace(select=lambda *names: frame))
         return SimpleNamespace(read=SimpleNamespace(format=lambda name: load))
 
-    _check_single_operator(of(("transformWithStateExec", 0)), "/cp")
-    with pytest.raises(
-        CheckpointError, match=r"cp has 2 operators with state \(dedupe \(1\), transformWithStateExec \(0\)\): a save"
-    ):
-        _check_single_operator(of(("transformWithStateExec", 0), ("dedupe", 1)), "/cp")
+    ours = json.dumps({"stateVariables": [{"stateName": "panestream"}]})
+    check_only_ours(of(("transformWithStateExec", 0, ours), ("transformWithStateExec", 1, ours)), "/cp")
+    with pytest.raises(CheckpointError, match=r"cp has stateful operators of Spark \(dedupe \(1\)\): a savepoint holds"):
+        check_only_ours(of(("transformWithStateExec", 0, ours), ("dedupe", 1, None)), "/cp")
+
+
+def test_operator_of_a_checkpoint_is_found_by_its_name_among_those_of_spark():
+    entry = {"uid": "last", "operators": [{"uid": "first"}, {"uid": "second"}]}
+    found = StateLocation(None, "/cp", 0, "/cp", [0], entry, {0: 2, 2: 2, 3: 4}, [0])
+    assert {uid: found.number_of(uid) for uid in found.uids} == {"first": 3, "second": 2, "last": 0}
+    with pytest.raises(CheckpointError, match=r"the checkpoint /cp has no operator 'secon'; did you mean 'second'\?"):
+        found.number_of("secon")
+    assert replace(found, entry={}, operators={0: 2}).number_of("operator-1") == 0
+    with pytest.raises(CheckpointError, match=r"has 3 operators, and start\(\) knew 1: .*pst.stream\(result\) instead of"):
+        replace(found, entry={}).number_of("operator-1")
+
+
+def test_run_records_its_operators_and_a_later_run_may_name_them(spark, tmp_path):
+    path = str(tmp_path / "cp")
+
+    def started(*names):
+        lease = ensure_identity(spark, PLAN, path, chain=[NamedPlan(name, PLAN) for name in names])
+        register(spark, lease, [])
+        return locate.locate(spark, path, None)
+
+    alone = started("operator-1")
+    assert (alone.uids, {"uid", "operators"} & set(alone.entry)) == (("operator-1",), set())
+    assert started("counts").uids == ("counts",)
+    found = started("operator-1", "operator-2")
+    assert found.uids == ("operator-1", "operator-2")
+    assert found.before[0]["identity"] == PLAN.identity()
+    assert started("counts", "largest").uids == ("counts", "largest")
+    files(tmp_path / "cp", "offsets/0", "commits/0")
+    with pytest.raises(PlanMismatchError, match=r"cp belongs to a query with 2 operators, and this query has 3"):
+        started("counts", "between", "largest")
 
 
 def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import WindowPlan, check_identity
+from panestream.engine.savepoint.operators import NamedPlan, check_chain, default_name
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, StateDamagedError, StateFormatError
 from panestream.spark.checkpoint.epoch import (
@@ -123,6 +124,7 @@ class Lease:
         state_of: after the last committed micro-batch the state is at least as new as after this one. None if that is unknown.
         is_last_known: False if, after a killed run, Spark's own writer (``.main.writeStream``) may have committed ``last``.
         committer: the entry of the last run that committed a micro-batch, or empty.
+        chain: all operators of the query, the one with the ``plan`` last. Empty if they are unknown.
     """
 
     epoch: Epoch
@@ -139,6 +141,7 @@ class Lease:
     state_of: int | None = None
     is_last_known: bool = True
     committer: Mapping[str, Any] = field(default_factory=dict)
+    chain: Sequence[NamedPlan] = ()
 
     @property
     def succession(self) -> Lineage | None:
@@ -162,6 +165,7 @@ def read_lease(
     checkpoint: str,
     requested: RestoredFrom | None = None,
     mode: CheckpointMode | None = None,
+    chain: Sequence[NamedPlan] = (),
 ) -> Lease:
     """Read the entries of a checkpoint for a new run, and refuse the run if it cannot resume from it.
 
@@ -184,6 +188,7 @@ def read_lease(
         recorded = RestoredFrom.of_json(entries[newest].get("born"))
         restored_from = next_restored_from(checkpoint, recorded, requested, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
+            check_chain(entries[newest].get("operators", ()), chain[:-1], f"the checkpoint {checkpoint}")
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))
             if not data_frames:
@@ -215,6 +220,7 @@ def read_lease(
         restored_from,
         mode,
         restart_info,
+        chain=chain,
         **state_facts,
     )
 
@@ -267,16 +273,17 @@ def ensure_identity(
     checkpoint: str,
     requested: RestoredFrom | None = None,
     mode: CheckpointMode | None = None,
+    chain: Sequence[NamedPlan] = (),
 ) -> Lease:
     """Return the result of :func:`read_lease`, after recording the identity of a new query in an entry 0.
 
     Sinks store the identity in their places. If a start fails after that, the next start must use the same identity, or its own
     outputs would refuse it.
     """
-    lease = read_lease(spark, plan, checkpoint, requested, mode)
+    lease = read_lease(spark, plan, checkpoint, requested, mode, chain)
     if lease.new:
         register(spark, replace(lease, epoch=replace(lease.epoch, number=0)), [])
-        lease = read_lease(spark, plan, checkpoint, requested, mode)
+        lease = read_lease(spark, plan, checkpoint, requested, mode, chain)
     return lease
 
 
@@ -291,9 +298,18 @@ def register(spark: SparkSession, lease: Lease, places: Iterable[str]) -> None:
         **lease.mode.as_json(),
     }
     marker |= {} if lease.restored_from is None else {"born": lease.restored_from.as_json()}
+    marker |= _saved_chain(lease.chain)
     write_marker(spark, f"{lease.epoch.checkpoint}/{RUNS}/{lease.epoch.entry}", marker)
     lease.epoch.check(spark)
     lease.epoch.forget_old()
+
+
+def _saved_chain(chain: Sequence[NamedPlan]) -> Mapping[str, Any]:
+    """Return the name of the last operator, unless it is the only one and was not named, and the operators before it."""
+    if [each.name for each in chain] in ([], [default_name(1)]):
+        return {}
+    before = [{"uid": each.name, "identity": each.plan.identity(), "plan": _saved_plan(each.plan)} for each in chain[:-1]]
+    return {"uid": chain[-1].name, "operators": before}
 
 
 def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:

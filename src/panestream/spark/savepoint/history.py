@@ -17,6 +17,7 @@ from pyspark.storagelevel import StorageLevel
 
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_history
 from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.operators import NamedPlan, default_name
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
@@ -88,7 +89,7 @@ def _alike(each: T.DataType, other: T.DataType) -> bool:
 
 def bootstrap(
     history: DataFrame,
-    plan: WindowPlan,
+    chain: Sequence[NamedPlan],
     projection: Projection,
     path: str,
     sinks: Mapping[str, Sink],
@@ -97,15 +98,17 @@ def bootstrap(
 ) -> Savepoint:
     """Compute history, write its outputs to sinks and its state to a savepoint; see ``WindowedResult.bootstrap``.
 
-    ``history`` must contain only the stream's columns and only rows before ``until`` (microseconds). ``projection`` selects the
-    stream's columns from it. ``sources`` are the positions from which the stream continues, if known.
+    The last operator of the ``chain`` computes history. ``history`` must contain only the stream's columns and only rows before
+    ``until`` (microseconds). ``projection`` selects the stream's columns from it. ``sources`` are the positions from which the
+    stream continues, if known.
     """
-    spark = history.sparkSession
+    spark, plan = history.sparkSession, chain[-1].plan
     check_history(plan)
     check_free(spark, path)
     query = uuid.uuid4().hex
     succession = Lineage((query,), 0, tuple(sorted(checked_places(spark, plan, sinks).values())))
-    known = SavepointManifest(plan_json(plan), [], {}, succession=succession.as_saved())
+    uid = "" if chain[-1].name == default_name(1) else chain[-1].name
+    known = SavepointManifest(plan_json(plan), [], {}, succession=succession.as_saved(), uid=uid)
     manifest = replace(known, until=until, sources=list(sources))
     opened = open_for_batch(spark, plan, sinks, query)
     with session_settings(spark, settings_for(spark, plan.groups)):

@@ -19,6 +19,7 @@ from panestream.engine.inspection.reduce import StateFilter
 from panestream.engine.inspection.summary import Json, Summary
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.savepoint.operators import default_name
 from panestream.errors import CheckpointError
 from panestream.spark.batch_output import merge_split_timers, merge_split_windows
 from panestream.spark.savepoint.decode import StoredState, summary_of_stored
@@ -260,6 +261,8 @@ class CheckpointState(InspectableState):
     """
 
     stored: StoredState
+    operators: tuple[str, ...] = (default_name(1),)
+    """The names of the operators of the query that ``start`` knew, the first one first."""
 
     @property
     def path(self) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from panestream.errors import CheckpointError
+from panestream.engine.savepoint.operators import default_name
+from panestream.errors import CheckpointError, did_you_mean
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.checkpoint.records import list_files
 from panestream.spark.checkpoint.spark_logs import logged
@@ -85,6 +86,20 @@ def operators_in(spark: SparkSession, path: str) -> dict[int, int]:
     return dict(sorted((row.operatorId, row.numPartitions) for row in rows if VARIABLE in _variables(row.operatorProperties)))
 
 
+def check_only_ours(spark: SparkSession, path: str) -> None:
+    """Raise CheckpointError if a query has stateful operators of Spark, whose state would not be in a savepoint."""
+    known = spark.read.format("state-metadata").load(readable_path(spark, path))
+    rows = known.select("operatorId", "operatorName", "operatorProperties").distinct().collect()
+    others = sorted(
+        f"{row.operatorName} ({row.operatorId})" for row in rows if VARIABLE not in _variables(row.operatorProperties)
+    )
+    if others:
+        raise CheckpointError(
+            f"the query of the checkpoint {path} has stateful operators of Spark ({', '.join(others)}): a savepoint holds the "
+            "state of windows only. Write what they make to a table or a topic, by a query of its own"
+        )
+
+
 def _variables(properties: str | None) -> list[str]:
     known: Mapping[str, Any] = json.loads(properties or "{}") or {}
     return [variable["stateName"] for variable in known.get("stateVariables", [])]
@@ -107,8 +122,8 @@ class StateLocation:
     Attributes:
         address: the path for Spark's state reader.
         committed: the committed micro-batches.
-        has_entry: whether a query that ran the requested micro-batch left an entry.
-        saved_plan: the plan in that entry as JSON, or None.
+        entry: the entry of the query that ran the requested micro-batch, or empty. It has the operators of the newest entry, if
+            that knows them, because a later run may name them or be the first to know them.
         operators: the partitions of panestream's operators by their number, empty before the first commit.
         with_state: the micro-batches whose state Spark still has.
     """
@@ -118,20 +133,53 @@ class StateLocation:
     batch_id: int
     address: str
     committed: Collection[int]
-    has_entry: bool
-    saved_plan: Mapping[str, Any] | None
+    entry: Mapping[str, Any]
     operators: Mapping[int, int]
     with_state: Sequence[int]
+
+    @property
+    def saved_plan(self) -> Mapping[str, Any] | None:
+        """The plan of the last operator as JSON, or None if it is unknown."""
+        return self.entry.get("plan")
+
+    @property
+    def uid(self) -> str:
+        """The name of the last operator."""
+        return str(self.entry.get("uid", default_name(1)))
+
+    @property
+    def before(self) -> Sequence[Mapping[str, Any]]:
+        """The operators before it, the first one first: ``uid``, ``identity`` and ``plan`` of each."""
+        return tuple(self.entry.get("operators", ()))
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The names of all operators, the first one first."""
+        return (*(each["uid"] for each in self.before), self.uid)
+
+    def number_of(self, uid: str) -> int:
+        """Return Spark's number of an operator; raises CheckpointError if there is no such operator, or they are unknown.
+
+        Spark counts from the end.
+        """
+        if len(self.operators) != len(self.uids):
+            raise CheckpointError(
+                f"the query of the checkpoint {self.path} has {len(self.operators)} operators, and start() knew "
+                f"{len(self.uids)}: build the later ones over the result itself, pst.stream(result) instead of "
+                f"pst.stream(result.main), and start the query once more on this checkpoint"
+            )
+        if uid not in self.uids:
+            raise CheckpointError(f"the checkpoint {self.path} has no operator {uid!r}; {did_you_mean(uid, self.uids)}")
+        return sorted(self.operators)[len(self.before) - self.uids.index(uid)]
 
 
 def locate(spark: SparkSession, path: str, batch_id: int | None) -> StateLocation:
     """Find the state of a checkpoint after a micro-batch, or after the last committed one."""
     committed = logged(spark, path, "commits")
     number = max(committed, default=-1) if batch_id is None else batch_id
-    entry = newest_entry(spark, path, number)
+    entry, newest = newest_entry(spark, path, number) or {}, newest_entry(spark, path) or {}
+    entry = {**entry, **{name: newest[name] for name in ("uid", "operators") if name in newest}}
     operators = operators_in(spark, path) if committed else {}
     with_state = micro_batches_with_state(spark, path, min(operators)) if operators else []
     address = readable_path(spark, path) if committed else path
-    return StateLocation(
-        spark, path, number, address, committed, entry is not None, (entry or {}).get("plan"), operators, with_state
-    )
+    return StateLocation(spark, path, number, address, committed, entry, operators, with_state)

@@ -16,6 +16,7 @@ from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.operators import OPERATOR_NAME, default_name
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
@@ -26,10 +27,13 @@ from panestream.spark.savepoint.integrity import FileSums
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAVEPOINT_FORMAT = 1
-"""The format of the manifest and the folder. Raise it with every incompatible change."""
+SAVEPOINT_FORMAT = 2
+"""The format of the manifest and the folder. Raise it with every incompatible change.
+
+A savepoint of one operator has format 1, so that earlier panestreams read it.
+"""
 _MANIFEST = "manifest"
-_STATE = "state"
+_STATE, _OPERATORS = "state", "operators"
 SOURCES = "sources"
 """The folder with the lists of files that were read, one for each source of files."""
 _BROKEN = "the savepoint cannot be used. Take another savepoint from the checkpoint"
@@ -50,6 +54,9 @@ class SavepointManifest:
         sources: the position of each source of the query, in Spark's order.
         until: if made of history, rows before this time are included, and left out of a stream that starts from it.
         taken_at: the time in UTC.
+        uid: the name of the operator in the query. Empty if it is the only one and the user did not name it.
+        operators: the operators before it in the query, the first one first: for each ``uid``, ``saved_plan``, ``headers``,
+            ``tables`` and ``checksums``.
     """
 
     saved_plan: Mapping[str, Any]
@@ -64,6 +71,13 @@ class SavepointManifest:
     versions: Mapping[str, str] = field(default_factory=dict)
     taken_at: str = ""
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    uid: str = ""
+    operators: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The names of all operators, the first one first."""
+        return (*(each["uid"] for each in self.operators), self.uid or default_name(1))
 
     @cached_property
     def plan(self) -> WindowPlan:
@@ -75,9 +89,14 @@ class SavepointManifest:
         return len(self.headers)
 
 
-def table_folder(path: str, table: str) -> str:
-    """Return the folder of a state table."""
-    return f"{path.rstrip('/')}/{_STATE}/{table}"
+def state_folder(number: int | None = None) -> str:
+    """Return the folder of the last operator's tables in a savepoint, or of an operator before it, by its number from 0."""
+    return _STATE if number is None else f"{_OPERATORS}/{number}"
+
+
+def table_folder(path: str, table: str, folder: str = _STATE) -> str:
+    """Return the folder of a state table. ``folder`` is from :func:`state_folder`."""
+    return f"{path.rstrip('/')}/{folder}/{table}"
 
 
 def versions(spark: SparkSession) -> dict[str, str]:
@@ -92,13 +111,19 @@ def versions(spark: SparkSession) -> dict[str, str]:
 def write_manifest(spark: SparkSession, path: str, manifest: SavepointManifest) -> None:
     """Write the manifest, which makes a folder with all its tables a savepoint; raises CheckpointError if it is one already."""
     _check_no_savepoint(spark, path)
-    write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
+    saved = asdict(manifest)
+    # An earlier panestream reads a savepoint of one operator, and must not read the last of several alone.
+    saved |= {"savepoint": SAVEPOINT_FORMAT if manifest.operators else 1}
+    for name in ("uid", "operators"):
+        if not saved[name]:
+            del saved[name]
+    write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", saved)
 
 
 def is_savepoint(spark: SparkSession, path: str) -> bool:
     """Return whether a folder holds a savepoint or an unfinished one."""
     base = escaped(path.rstrip("/"))
-    return any(list_files(spark, each) for each in (_pattern(path), f"{base}/{_STATE}/*/{PARTS}"))
+    return any(list_files(spark, each) for each in (_pattern(path), *_table_patterns(base)))
 
 
 def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
@@ -115,7 +140,7 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
     saved = dict(found[0])
     saved.pop("format", None)
     format_ = saved.pop("savepoint", None)
-    if format_ != SAVEPOINT_FORMAT:
+    if format_ not in range(1, SAVEPOINT_FORMAT + 1):
         newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
@@ -126,7 +151,7 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
 
 def _what_else(spark: SparkSession, base: str) -> str:
     """Describe a folder that is not a savepoint."""
-    if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
+    if any(list_files(spark, each) for each in _table_patterns(base)):
         return "was interrupted while it was written. Take another savepoint"
     if list_files(spark, f"{base}/offsets"):
         return "is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one of it"
@@ -139,7 +164,8 @@ def check_free(spark: SparkSession, path: str) -> None:
     base = path.rstrip("/")
     _check_no_savepoint(spark, path)
     files = list_files(spark, escaped(base), recursive=True)
-    known = set(list_files(spark, f"{escaped(base)}/{{{_STATE},{SOURCES}}}/*/{PARTS}")) if files else set()
+    patterns = (*_table_patterns(escaped(base)), f"{escaped(base)}/{SOURCES}/*/{PARTS}") if files else ()
+    known = {file for pattern in patterns for file in list_files(spark, pattern)}
     other = next((file for file in files if file not in known), None)
     if other is not None:
         raise CheckpointError(f"{path} holds something else ({other}): a savepoint needs a folder of its own")
@@ -148,6 +174,10 @@ def check_free(spark: SparkSession, path: str) -> None:
 def _check_no_savepoint(spark: SparkSession, path: str) -> None:
     if list_files(spark, _pattern(path)):
         raise CheckpointError(f"{path} holds a savepoint already: each needs a folder of its own")
+
+
+def _table_patterns(base: str) -> tuple[str, str]:
+    return f"{base}/{_STATE}/*/{PARTS}", f"{base}/{_OPERATORS}/*/*/{PARTS}"
 
 
 def _pattern(path: str) -> str:
@@ -179,6 +209,8 @@ def check_manifest(path: str, saved: Mapping[str, Any], what_to_do: str) -> None
                 f"({shown if len(shown) <= 80 else shown[:77] + '...'}): {what_to_do}"
             )
     _check_tables(path, saved, what_to_do)
+    for each in saved.get("operators", ()):
+        check_manifest(f"{path}, operator {each['uid']},", each, what_to_do)
 
 
 def _check_tables(path: str, saved: Mapping[str, Any], what_to_do: str) -> None:
@@ -255,6 +287,17 @@ def _is_succession(value: Any) -> bool:
     )
 
 
+_OF_OPERATOR = frozenset({"uid", "saved_plan", "headers", "tables", "checksums"})
+
+
+def _are_operators(value: Any) -> bool:
+    """Return whether they are operators with different names. Their fields are checked like those of the last."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, Mapping) and set(each) == _OF_OPERATOR for each in value):
+        return False
+    names = [each["uid"] for each in value]
+    return all(isinstance(name, str) and OPERATOR_NAME.fullmatch(name) for name in names) and len(set(names)) == len(names)
+
+
 def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
@@ -280,5 +323,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "versions": lambda value: isinstance(value, Mapping),
     "taken_at": _is_text,
     "name": lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value)),
+    "uid": lambda value: isinstance(value, str) and (not value or bool(OPERATOR_NAME.fullmatch(value))),
+    "operators": _are_operators,
 }
 """A check for each field of a manifest."""

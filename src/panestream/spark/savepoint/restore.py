@@ -7,8 +7,8 @@ so the driver needs little memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,10 @@ from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
 from panestream.engine.savepoint.key_groups import header_of_all, new_groups, put_together
 from panestream.engine.savepoint.migration import Migrations, check_added, check_migrations, migrated, migrated_identity
+from panestream.engine.savepoint.operators import NamedPlan, migrations_by_operator
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
-from panestream.errors import CheckpointError, PlanMismatchError, warn
+from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, warn
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.checkpoint.spark_logs import last_committed
@@ -224,6 +225,28 @@ def cutover_time(spark: SparkSession, saved: Savepoint | RestoredFrom | None, ch
         restored = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
         return None if restored is None else restored.until
     return saved.restored_from.until if isinstance(saved, Savepoint) else saved.until
+
+
+def check_states(
+    states: Mapping[str, Savepoint], chain: Sequence[NamedPlan], migrate: Mapping[str, Any], *, allow_incomplete: bool
+) -> dict[str, Savepoint]:
+    """Check each operator of a query by :func:`check_start`; return the ``states``, by their names, with their conversions.
+
+    Of several operators, the errors name the one.
+    """
+    migrations = migrations_by_operator(migrate, [each.name for each in chain])
+    checked = {}
+    for each in chain:
+        if each.name not in states:
+            continue
+        checked[each.name] = replace(states[each.name], migrate=migrations.get(each.name, {}))
+        try:
+            check_start(checked[each.name], each.plan, allow_incomplete=allow_incomplete)
+        except (InvalidPlanError, PlanMismatchError) as error:
+            if len(chain) > 1:
+                error.args = (f"the operator {each}: {error}", *error.args[1:])
+            raise
+    return checked
 
 
 def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:

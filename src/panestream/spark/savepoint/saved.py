@@ -21,31 +21,39 @@ from panestream.engine.inspection.summary import Summary
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.savepoint.migration import Migrations
+from panestream.engine.savepoint.operators import NamedPlan, default_name, match_operators
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError, did_you_mean
 from panestream.spark.checkpoint.lease import lineage_of
 from panestream.spark.checkpoint.lineage import RestoredFrom, lineage_of_saved
 from panestream.spark.compat import without_pandas
 from panestream.spark.failures import as_ours, writing
 from panestream.spark.places import FilePath, escaped, path_of
-from panestream.spark.savepoint.decode import explain_read_errors, rows_of_chunks, summary_of_saved, with_key_group
+from panestream.spark.savepoint.decode import (
+    StoredState,
+    explain_read_errors,
+    rows_of_chunks,
+    summary_of_saved,
+    with_key_group,
+)
 from panestream.spark.savepoint.inspectable_state import InspectableState
 from panestream.spark.savepoint.integrity import FileSums, WrittenPart, file_sums, total, verify
-from panestream.spark.savepoint.locate import readable_path
+from panestream.spark.savepoint.locate import check_only_ours, locate
 from panestream.spark.savepoint.manifest import (
     SavepointManifest,
     check_free,
     read_manifest,
+    state_folder,
     table_folder,
     versions,
     write_manifest,
 )
-from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.read import stored_operator
 from panestream.spark.savepoint.source_offsets import FILES, SourcePosition, save_positions, without_read_files
 from panestream.spark.savepoint.source_offsets import positions_of_saved as positions_of
+from panestream.spark.savepoint.validate import validate
 from panestream.spark.session import ARROW_BYTES, ARROW_ROWS, session_settings
 from panestream.spark.types import spark_schema
 
@@ -71,6 +79,12 @@ class Savepoint(InspectableState):
     """Conversions of user values for a query that starts from the savepoint."""
     allow_pickled_state: bool = field(default=False, repr=False, compare=False)
     """True if pickles may be read to inspect it. A query that starts from it has its own setting."""
+    folder: str = field(default=state_folder(), repr=False)
+    """The folder of the operator's tables in ``path``."""
+    operators: tuple[str, ...] = field(default=(default_name(1),), repr=False)
+    """The names of all operators of the saved query, the first one first."""
+    whole: Savepoint | None = field(default=None, repr=False, compare=False)
+    """The savepoint, which is of the last operator, if this is of one before it."""
 
     @property
     def plan(self) -> WindowPlan:
@@ -94,6 +108,31 @@ class Savepoint(InspectableState):
         return RestoredFrom(
             manifest.name, self.path, lineage_of_saved(manifest.succession), manifest.sources, until=manifest.until
         )
+
+    def operator(self, uid: str) -> Savepoint:
+        """Return the state of another operator of the saved query, by its name; raises CheckpointError for an unknown one.
+
+        >>> pst.state.read_savepoint(spark, saved_path).operators
+        ('operator-1',)
+        """
+        whole = self.whole or self
+        if uid == self.operators[-1]:
+            return whole
+        number = next((number for number, each in enumerate(whole.manifest.operators) if each["uid"] == uid), None)
+        if number is None:
+            raise CheckpointError(f"the savepoint {self.path} has no operator {uid!r}; {did_you_mean(uid, self.operators)}")
+        manifest = replace(whole.manifest, **whole.manifest.operators[number])
+        return replace(whole, manifest=manifest, folder=state_folder(number), whole=whole)
+
+    def of_operators(self, chain: Sequence[NamedPlan], *, may_drop: bool) -> dict[str, Savepoint]:
+        """Return the state of each operator of a query that the savepoint has, by its name in the query.
+
+        Raises PlanMismatchError if the query lacks an operator of the savepoint, unless ``may_drop``.
+        """
+        unnamed = not self.manifest.uid
+        saved = [NamedPlan("" if unnamed else uid, self.operator(uid).manifest.plan) for uid in self.operators]
+        found = match_operators(saved, chain, may_drop=may_drop)
+        return {name: self if unnamed else self.operator(uid) for name, uid in found.items()}
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
@@ -146,7 +185,7 @@ class Savepoint(InspectableState):
             raise CheckpointError(f"the savepoint has no table {name!r}, only {', '.join(self.manifest.tables)}")
         plan = self.plan
         schema = plan.operator.for_group(plan, MemoryState(), 0).tables().table(name).schema
-        folder = table_folder(escaped(self.path), name)
+        folder = table_folder(escaped(self.path), name, self.folder)
         return self.spark.read.schema(spark_schema(with_key_group(schema))).parquet(folder)
 
     def check_whole(self) -> None:
@@ -155,8 +194,8 @@ class Savepoint(InspectableState):
         Without checksums (:attr:`has_checksums`) it only counts the rows.
         """
         sums = self.manifest.checksums
-        parts = {f"state/{name}": WrittenPart(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
-        verify(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
+        parts = {f"{self.folder}/{name}": WrittenPart(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
+        verify(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix(f"{self.folder}/")))
 
     def _summary(self, state_filter: StateFilter) -> Summary:
         self.check_whole()
@@ -168,6 +207,7 @@ class Savepoint(InspectableState):
         manifest = self.manifest
         return {
             "savepoint": self.path,
+            **({"operator": f"{manifest.uid}, of {listed(self.operators)}"} if len(self.operators) > 1 else {}),
             "micro-batch": "" if manifest.batch_id is None else str(manifest.batch_id),
             "windows": stable_repr(self.plan.assigner),
             "key": listed(self.plan.key_names) or "none",
@@ -177,12 +217,15 @@ class Savepoint(InspectableState):
         }
 
 
-def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: bool = False) -> Savepoint:
+def read_savepoint(
+    spark: SparkSession, path: FilePath, *, operator: str | None = None, allow_pickled_state: bool = False
+) -> Savepoint:
     """Read a savepoint.
 
     Args:
         spark: a classic or Spark Connect session.
         path: its folder.
+        operator: the name of the operator to read (``.uid(...)``), in a savepoint of several. None is the last.
         allow_pickled_state: whether to read pickles, which runs the code in them. Only for savepoints of queries with
             ``.options(allow_pickled_state=True)`` that nobody else can write to.
 
@@ -190,7 +233,7 @@ def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: 
         The savepoint.
 
     Raises:
-        CheckpointError: the folder is not a savepoint, or an unfinished one.
+        CheckpointError: the folder is not a savepoint, or an unfinished one, or it does not have the operator.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its manifest cannot be read.
 
@@ -199,7 +242,9 @@ def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: 
         0
     """
     folder = path_of(path, "a savepoint is a folder", CheckpointError)
-    return Savepoint(folder, read_manifest(spark, folder), spark, allow_pickled_state=allow_pickled_state)
+    manifest = read_manifest(spark, folder)
+    saved = Savepoint(folder, manifest, spark, allow_pickled_state=allow_pickled_state, operators=manifest.uids)
+    return saved if operator is None else saved.operator(operator)
 
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", ARROW_ROWS: "64", ARROW_BYTES: str(64 << 20)}
@@ -220,8 +265,9 @@ def savepoint(
 ) -> Savepoint:
     """Take a savepoint: write the state of a query as Parquet, for another query to start from.
 
-    The job's code is not needed. The job may run meanwhile and continue afterwards. A query that starts from the savepoint gets
-    all later rows too, so stop the old query first if both write to the same places.
+    It holds the state of all operators of the query. The job's code is not needed. The job may run meanwhile and continue
+    afterwards. A query that starts from the savepoint gets all later rows too, so stop the old query first if both write to the
+    same places.
 
     Args:
         spark: a classic or Spark Connect session.
@@ -235,8 +281,8 @@ def savepoint(
         The savepoint, as from :func:`read_savepoint`.
 
     Raises:
-        CheckpointError: the checkpoint or micro-batch does not exist, or the folder is not empty. Also if the query has other
-            stateful operators, which the savepoint would not contain.
+        CheckpointError: the checkpoint or micro-batch does not exist, or the folder is not empty. Also if the query has stateful
+            operators of Spark, or operators that ``start`` did not know, which the savepoint would not contain.
         StateDamagedError: the state of a key group is missing or cannot be read.
         StateFormatError: a newer panestream wrote it.
 
@@ -261,22 +307,36 @@ def take(
     checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
     path = path_of(path, "a savepoint needs a folder", CheckpointError)
     report_step(f"looking into {checkpoint}")
-    state = read_checkpoint(spark, checkpoint, batch_id, allow_pickled_state=allow_pickled_state)
-    entry = newest_entry(spark, checkpoint, state.batch_id) or {}
+    found = locate(spark, checkpoint, batch_id)
+    validate(found, None)
     check_free(spark, path)
-    _check_single_operator(spark, checkpoint)
+    check_only_ours(spark, checkpoint)
+    stored = [stored_operator(found, uid, pickles=allow_pickled_state) for uid in found.uids]
     manifest = SavepointManifest(
-        saved_plan=entry["plan"],
+        saved_plan=found.entry["plan"],
         headers=[],
         tables={},
-        batch_id=state.batch_id,
+        uid=found.entry.get("uid", ""),
+        operators=[
+            {"uid": each["uid"], "saved_plan": each["plan"], **_write_stored(path, number, stored[number], report_step)}
+            for number, each in enumerate(found.before)
+        ],
+        batch_id=found.batch_id,
         checkpoint=checkpoint,
-        succession=lineage_of(spark, checkpoint, state.batch_id).as_saved(),
-        sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
+        succession=lineage_of(spark, checkpoint, found.batch_id).as_saved(),
+        sources=save_positions(spark, checkpoint, found.batch_id, path, signals=bool(found.entry.get("signals"))),
     )
-    with explain_read_errors(state.stored):
-        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, report_step)
-        return replace(taken, allow_pickled_state=allow_pickled_state)
+    return replace(
+        _finished(spark, path, manifest, _write_stored(path, None, stored[-1], report_step)),
+        allow_pickled_state=allow_pickled_state,
+    )
+
+
+def _write_stored(path: str, number: int | None, stored: StoredState, report_step: Callable[[str], Any]) -> dict[str, Any]:
+    """Write the state of one operator of a checkpoint; ``number`` is that of its folder, None for the last."""
+    with explain_read_errors(stored):
+        made = stored.headers(), stored.tables()
+        return _write_tables(stored.spark, path, state_folder(number), stored.plan, *made, report_step)
 
 
 def write_savepoint(
@@ -294,6 +354,27 @@ def write_savepoint(
     They complete the manifest, with versions and the time. ``report_step`` gets a description of each step when it begins. Raises
     StateDamagedError if a key group is missing, or key groups are of several micro-batches.
     """
+    return _finished(spark, path, manifest, _write_tables(spark, path, state_folder(), plan, headers, tables, report_step))
+
+
+def _finished(spark: SparkSession, path: str, manifest: SavepointManifest, written: Mapping[str, Any]) -> Savepoint:
+    """Write the manifest, with what :func:`_write_tables` returned for the last operator."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    whole = replace(manifest, **written, versions=versions(spark), taken_at=now)
+    write_manifest(spark, path, whole)
+    return Savepoint(path, whole, spark, operators=whole.uids)
+
+
+def _write_tables(
+    spark: SparkSession,
+    path: str,
+    folder: str,
+    plan: WindowPlan,
+    headers: DataFrame,
+    tables: DataFrame,
+    report_step: Callable[[str], Any],
+) -> dict[str, Any]:
+    """Write the tables of one operator, and return its ``headers``, ``tables`` and ``checksums`` for the manifest."""
     with as_ours():
         report_step("reading the state")
         found = _headers_by_group(headers, plan)
@@ -310,16 +391,13 @@ def write_savepoint(
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_chunks(table.schema), spark_schema(with_key_group(table.schema)))
                 with writing(path):
-                    rows.write.mode("overwrite").parquet(table_folder(path, name))
-                there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name))
+                    rows.write.mode("overwrite").parquet(table_folder(path, name, folder))
+                there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name, folder))
                 checksums[name] = file_sums(there)
                 written[name], _ = total(checksums[name])
     finally:
         parts.unpersist()
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    whole = replace(manifest, headers=found, tables=written, checksums=checksums, versions=versions(spark), taken_at=now)
-    write_manifest(spark, path, whole)
-    return Savepoint(path, whole, spark)
+    return {"headers": found, "tables": written, "checksums": checksums}
 
 
 def no_state(plan: WindowPlan, group: int = 0) -> StateTables:
@@ -345,15 +423,3 @@ def _headers_by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str,
     if gone is not None:
         raise StateDamagedError(f"the state of key group {gone} is missing: only {len(found)} of {plan.groups} exist", gone)
     return [found[group] for group in range(plan.groups)]
-
-
-def _check_single_operator(spark: SparkSession, checkpoint: str) -> None:
-    """Refuse a query with other stateful operators, which would start empty."""
-    known = spark.read.format("state-metadata").load(readable_path(spark, checkpoint))
-    rows = known.select("operatorId", "operatorName").distinct().collect()
-    others = sorted(f"{row.operatorName} ({row.operatorId})" for row in rows)
-    if len(others) > 1:
-        raise CheckpointError(
-            f"the query of the checkpoint {checkpoint} has {len(others)} operators with state ({', '.join(others)}): a savepoint "
-            "holds that of one. Write what comes before the windows to a table or a topic, by a query of its own"
-        )

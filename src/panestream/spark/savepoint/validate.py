@@ -27,11 +27,11 @@ def validate(found: StateLocation, plan: WindowPlan | None) -> None:
     """
     path = found.path
     if not found.committed:
-        _refuse_empty(found.spark, path, known=found.has_entry)
+        _refuse_empty(found.spark, path, known=bool(found.entry))
     if plan is None and found.saved_plan is None:
         raise CheckpointError(
             f"the checkpoint {path} does not contain the plan of its query: "
-            + ("it was not created by start()" if not found.has_entry else "an operator of another package runs it")
+            + ("it was not created by start()" if not found.entry else "an operator of another package runs it")
             + ". Give the plan of the query: read_checkpoint(spark, path, plan=result.plan)"
         )
     if not found.operators and found.saved_plan is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.savepoint.operators import NamedPlan
 from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import FencedError, warn
 from panestream.spark.checkpoint.epoch import Epoch
@@ -118,15 +119,17 @@ def open_outputs(
     checkpoint: str,
     requested: RestoredFrom | None = None,
     mode: CheckpointMode | None = None,
+    chain: Sequence[NamedPlan] = (),
 ) -> Outputs:
     """Open the sinks of a stream, and make its run the holder of the checkpoint.
 
     ``requested`` is the savepoint that the checkpoint must begin with. If ``mode`` is None, the plan decides how the query runs.
+    ``chain`` has all operators of the query, of which the last has the ``plan`` and the outputs; empty if they are unknown.
     The errors of :func:`ensure_identity` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was
     started in the same moment, and SinkError if two outputs share a place.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    lease = ensure_identity(spark, plan, checkpoint, requested, mode)
+    lease = ensure_identity(spark, plan, checkpoint, requested, mode, chain)
     opened = {tag: sink.open(spark, _run(plan, lease, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     succeeded = succeed(spark, lease, places.values())
