@@ -79,13 +79,13 @@ def test_combined_header_has_the_latest_clock_and_the_sums_of_totals():
 
 def test_combined_header_keeps_common_entries_and_refuses_different_offsets():
     common_names = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
-    counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
+    counters = {"equal": {"stagger": 7, "other": 0}, "total": {"dropped": 2}}
     header = {**{name: name for name in common_names}, "clock": 3, "closed": 2, "counters": counters}
     assert header_of_all([header]) == header
     assert header_of_all([header] * 3) == {**header, "counters": {**counters, "total": {"dropped": 6}}}
     for place in range(3):
         several = [header] * 3
-        several[place] = {**header, "counters": {"equal": {"offset": 8, "other": 0}}}
+        several[place] = {**header, "counters": {"equal": {"stagger": 8, "other": 0}}}
         with pytest.raises(PlanMismatchError, match="the number of key groups must stay as it is"):
             header_of_all(several)
 
