@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
+from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -15,8 +18,8 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.fill import Fill
-from tests.comparison.harness import MicroBatch, Place, Query, Row
+from panestream.windowing.fill import Fill, ListedKeys
+from tests.comparison.harness import KEYS, MicroBatch, Place, Query, Row
 
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.mean("x").alias("m"), agg.max("u").alias("u"))
 Bounds = tuple[int, int]
@@ -46,6 +49,8 @@ class Filled:
     closed: int | None = None
     newest: int | None = None
     ended: bool = False
+    oldest: int | None = None
+    listed: dict[object, int | None] = field(default_factory=dict)
     rows: dict[tuple[object, Bounds], list[Row]] = field(default_factory=dict)
 
     def take_in(self, batch: MicroBatch) -> None:
@@ -55,6 +60,8 @@ class Filled:
                     self.rows.setdefault((row[0], window), []).append(row)
         times = [row[1] for row in batch.rows]
         if times:
+            oldest = min(times) if self.watermark is None else max(min(times), self.watermark + 1)
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
             self.newest = max(times) if self.newest is None else max(self.newest, *times)
             reached = self.newest - self.delay - 1
             self.watermark = reached if self.watermark is None else max(self.watermark, reached)
@@ -70,11 +77,14 @@ class Filled:
         until = max((end - 1 for _, end in self._windows_of(self.newest)), default=self.newest) if self.ended else self.watermark
         found: dict[Place, tuple] = {}
         windows = [window for window in self._all_windows() if window[1] - 1 <= until]
-        for key in {key for key, _ in self.rows}:
-            place = last = None
+        for key in {*(key for key, _ in self.rows), *self.listed}:
             mine = {number: self.rows[key, window] for number, window in enumerate(windows) if (key, window) in self.rows}
+            begin = self._begin(windows, mine, key)
+            place = last = None
             for number, window in enumerate(windows):
-                if number in mine:
+                if number == begin:
+                    place, last = number, (None,) * len(AGGREGATES)
+                elif number in mine:
                     found[(key, *window)] = results(mine[number])
                     place, last = number, found[(key, *window)]
                 elif place is not None and last is not None:
@@ -84,6 +94,24 @@ class Filled:
                         found[(key, *window)] = values
         return found
 
+    def list(self, keys: Iterable[object]) -> None:
+        """List keys from now on, after some micro-batches."""
+        for key in keys:
+            self.listed.setdefault(key, self.watermark)
+
+    def _begin(self, windows: list[Bounds], mine: dict[int, list[Row]], key: object) -> int | None:
+        """Return the window before the first one that a listed key is filled in."""
+        if key not in self.listed or self.oldest is None:
+            return None
+        reached = self.listed[key]
+        since = self.oldest if reached is None else max(self.oldest, reached + 1)
+        begin = next((number for number, window in enumerate(windows) if window[1] > since), 0) - 1
+        last = max((number for number in mine if number <= begin), default=None)
+        # A key that is still filled goes on from its last window with rows.
+        following = windows[begin + (0 if self.fill.waits else 1)][1]
+        known = last is not None and (self.fill.max_gap is None or following - windows[last][1] <= self.fill.max_gap)
+        return None if known or begin < 0 else begin
+
     def _filled(
         self, windows: list[Bounds], mine: dict[int, list[Row]], place: int, number: int, following: int | None
     ) -> tuple | None:
@@ -92,7 +120,7 @@ class Filled:
         filled_to = windows[following - 1] if self.fill.waits and following is not None else windows[number]
         if self.fill.max_gap is not None and filled_to[1] - windows[place][1] > self.fill.max_gap:
             return None
-        before, own = results(mine[place]), dict(self.fill.results)
+        before, own = results(mine[place]) if place in mine else (None,) * len(AGGREGATES), dict(self.fill.results)
         methods = [own.get(aggregate.name, self.fill.method) for aggregate in AGGREGATES]
         values: list[object] = []
         for at, method in enumerate(methods):
@@ -112,7 +140,8 @@ class Filled:
         times = [row[1] for rows in self.rows.values() for row in rows]
         if not times:
             return []
-        span, step = range(min(times), max(times) + 2 * self.assigner.size), self._step
+        first = min(times) if self.oldest is None else min(*times, self.oldest) - 3 * self.assigner.size
+        span, step = range(first, max(times) + 2 * self.assigner.size), self._step
         instants = range(span.start - span.start % step, span.stop, step)
         return sorted({window for time in instants for window in self._windows_of(time)}, key=lambda window: window[::-1])
 
@@ -147,6 +176,17 @@ def random_query(rng: random.Random, *, linear: bool = False, lateness: int | No
         lateness = 0 if linear else rng.choice([0, 0, 7, 30, 100])
     window = WindowQuery(random_assigner(rng), allowed_lateness=lateness, fill=random_fill(rng, linear=linear))
     return Query(window, AGGREGATES, delay=rng.choice([0, 0, 5, 20]))
+
+
+def listing(query: Query, keys: Sequence[str]) -> Query:
+    """Return a query that also fills these keys."""
+    return replace(query, windowing=replace(query.windowing, listed_keys=listed(keys)))
+
+
+def listed(keys: Sequence[str]) -> ListedKeys:
+    """Return keys with the hash that tests place them by."""
+    columns = [pa.array(keys, KEYS.field(0).type)]
+    return ListedKeys(pa.table([*columns, pa.array(key_hashes(columns, len(keys)))], names=["key", "hash"]))
 
 
 def judge_of(query: Query) -> Filled:

@@ -204,7 +204,13 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
             given.parts.setdefault(kind, []).append(part)
             given.origins.setdefault(kind, []).append(place % batch.partitions)
     given.seen = seen(plan, batch.rows)
+    given.oldest = oldest(plan, batch.rows)
     return given
+
+
+def oldest(plan: WindowPlan, rows: Sequence[Row]) -> int | None:
+    """Return the oldest time of a micro-batch as reports have it."""
+    return min((row[1] for row in rows), default=None) if plan.operator.capabilities.follows_oldest else None
 
 
 def side_of(table: pa.Table, side: str) -> pa.Array:

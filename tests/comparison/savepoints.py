@@ -106,6 +106,7 @@ class Query:
         given = harness.group_input(self.plan, replace(batch, chunks=chunks))
         times = [row[1] for row in batch.rows]
         given.seen, given.input_rows = {"": max(times)} if times else {}, len(batch.rows)
+        given.oldest = harness.oldest(self.plan, batch.rows)
         return given
 
     def tables(self) -> list[StateTables]:

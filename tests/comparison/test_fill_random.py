@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from panestream.engine.storage.state import MemoryState
 from tests.comparison import fills, harness
 
 CHUNKS = 4
@@ -71,3 +73,45 @@ def check_emitted_once(rng: random.Random, seed: int) -> None:
 
 def test_window_is_emitted_once_without_allowed_lateness():
     harness.run_cases(100, 0, 1, check_emitted_once)
+
+
+def check_listed(rng: random.Random, seed: int) -> None:
+    """List keys at the start and more of them in a later run, and forget none at a restart after each micro-batch."""
+    query = fills.random_query(rng, linear=rng.random() < 0.3, lateness=0)
+    batches = harness.random_stream(rng, query.windowing.assigner.size, batches=8)
+    at_first, later = (rng.sample(["a", "b", "y", "z"], rng.randint(0, 4)) for _ in range(2))
+    cut = rng.randint(0, len(batches))
+    judge, found, state = fills.judge_of(query), {}, MemoryState()
+    for number, batch in enumerate(batches):
+        keys = at_first if number < cut else [*at_first, *later]
+        if number in (0, cut):
+            judge.list(keys)
+        (emitted,) = harness.run(fills.listing(query, keys).columnar(), [batch], state)
+        places = [place for place, _ in emitted.fired]
+        assert not Counter(places) - Counter(set(places) - found.keys()), f"seed {seed}: a window was emitted twice"
+        judge.take_in(batch)
+        apply(found, emitted.fired, changes=False)
+        wrong = harness.difference(judge.table(), found)
+        assert wrong is None, f"seed {seed}, {at_first} + {later} at {cut}: {wrong}\n{query}\n{batches}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_listed_keys_are_filled_by_their_definition_after_every_restart(chunk):
+    harness.run_cases(400, chunk, CHUNKS, check_listed)
+
+
+def check_listed_batch(rng: random.Random, seed: int) -> None:
+    query = fills.listing(fills.random_query(rng, linear=rng.random() < 0.3, lateness=0), ["a", "y"])
+    batches = harness.random_stream(rng, query.windowing.assigner.size, batches=6)
+    harness.compare_batch(query, batches, seed)
+    judge = fills.judge_of(query)
+    judge.list(["a", "y"])
+    whole = harness.MicroBatch([chunk for batch in batches for chunk in batch.chunks], end=True)
+    judge.take_in(whole)
+    (emitted,) = harness.run(query.columnar(), [whole])
+    wrong = harness.difference(judge.table(), harness.single_firings(emitted.fired))
+    assert wrong is None, f"seed {seed}: {wrong}\n{query}\n{batches}"
+
+
+def test_batch_with_listed_keys_equals_stream_and_definition():
+    harness.run_cases(150, 0, 1, check_listed_batch)

@@ -81,7 +81,9 @@ def panes(rng: random.Random, seed: int) -> None:
 
 
 def filled(rng: random.Random, seed: int) -> None:
-    query = fills.random_query(rng, linear=rng.random() < 0.3)
+    lists = rng.random() < 0.4
+    query = fills.random_query(rng, linear=rng.random() < 0.3, lateness=0 if lists else None)
+    query = fills.listing(query, ["a", "y", "z"]) if lists else query
     batches = harness.random_stream(rng, query.windowing.assigner.size)
     compare_with_restored(with_random_options(rng, query.columnar()), batches, rng, seed)
 

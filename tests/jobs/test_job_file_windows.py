@@ -240,8 +240,11 @@ def test_job_file_can_set_options_of_the_whole_job(job_of):
 
 
 def test_job_file_can_fill_windows_without_rows(job_of):
-    job = job_of(text_of(TUMBLING, after="[fill]\nmethod = 'last'\nmax_gap = '1 day'\nresults = { n = 'zero' }\n"))
-    assert (job.fill.method, job.fill.max_gap, job.fill.results) == ("last", "1 day", {"n": "zero"})
+    job = job_of(
+        text_of(TUMBLING, after="[fill]\nmethod = 'last'\nmax_gap = '1 day'\nresults = { n = 'zero' }\nkeys = 'db.users'\n")
+    )
+    own = job.fill
+    assert (own.method, own.max_gap, own.results, own.keys) == ("last", "1 day", {"n": "zero"}, "db.users")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +253,7 @@ def test_job_file_can_fill_windows_without_rows(job_of):
         ("method = 'lst'", COUNT, "fill.method: 'lst' is not known; did you mean 'last'?"),
         ("max_gap = '1 day'", COUNT, "fill: 'method' is missing"),
         ("method = 'last'\nmax_gap = '0 s'", COUNT, "fill.max_gap"),
+        ("method = 'last'\nkeys = 'SELECT 1'", COUNT, "fill.keys"),
         ("method = 'zero'", "[panes]\nn = 'count'\n", "fill: is for the aggregates of one stream, [aggregate]: leave it out"),
     ],
 )

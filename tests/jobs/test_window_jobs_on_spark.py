@@ -174,13 +174,15 @@ def test_unknown_time_zone_is_reported_even_without_local_zone_data(spark, tmp_p
         build(load_job(tmp_path / "job.toml"), spark)
 
 
-def test_filled_job_writes_windows_without_rows_as_a_stream_and_as_a_batch(rows_of):
-    """The key group that has no rows of its own must get the time from Spark's exchange."""
-    after = "[window]\ntype = 'tumbling'\nsize = '10 seconds'\n[aggregate]\nn = 'count'\n[fill]\nmethod = 'zero'\nmax_gap = '40 seconds'\n"
+def test_filled_job_writes_windows_without_rows_as_a_stream_and_as_a_batch(spark, rows_of):
+    """The key group that has no rows of its own must get the time from Spark's exchange, and listed keys by Spark's hash."""
+    spark.createDataFrame([("cal",), ("ann",)], "user string").createOrReplaceTempView("people")
+    after = "[window]\ntype = 'tumbling'\nsize = '10 seconds'\n[aggregate]\nn = 'count'\n[fill]\nmethod = 'zero'\nmax_gap = '40 seconds'\nkeys = 'people'\n"
+    cal = dict.fromkeys((0, 10, 20, 30), 0)
     ann, bob = {0: 1, 10: 1, 20: 0, 30: 0, 40: 1, 50: 0, 60: 0, 70: 0, 80: 0}, {10: 1, 20: 0, 30: 0, 40: 0, 50: 0}
     stream, batch = (
         {(row["user"], row["window_start"]): row["n"] for row in rows_of("", after, mode)} for mode in ("stream", "batch")
     )
-    expected = {(user, start): n for user, of_user in (("ann", ann), ("bob", bob)) for start, n in of_user.items()}
+    expected = {(user, start): n for user, of_user in (("ann", ann), ("bob", bob), ("cal", cal)) for start, n in of_user.items()}
     assert stream == expected
     assert batch == {**expected, ("ann", 0): 2, ("bob", 90): 1}

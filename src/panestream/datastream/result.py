@@ -27,6 +27,7 @@ from panestream.datastream.starting import (
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import Explanation, ReprHtml, explain_plan, listed, parts_of
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.two_sides import TwoSidesSpec
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.rule import told
 from panestream.engine.runtime.sides import SIDES
@@ -417,7 +418,8 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         def plan_of(operator: OperatorSpec) -> WindowPlan:
             return replace(self, operator=operator, largest=None, firing=False, changes=False, split=None).plan
 
-        return traced(self.windowed, self.asked, self.inputs, plan_of, Wanted(key, most_rows, rows_per_batch))
+        asked = self.operator if isinstance(self.operator, TwoSidesSpec) else self.asked
+        return traced(self.windowed, asked, self.inputs, plan_of, Wanted(key, most_rows, rows_per_batch))
 
     @takes_outputs
     def explain(self, *, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> Explanation:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from panestream.datastream.events import WindowedEvents
+from panestream.engine.operators.two_sides import TwoSidesSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.rule import WindowRequest
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import micros_of, order_of
+from panestream.spark.columns import micros_of, order_of, quoted
 from panestream.spark.operator.dataflow import Projection, project
 from panestream.tracing.events import Trace
-from panestream.tracing.recorder import TracedQuery, row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.joins import trace_of_join
+from panestream.tracing.recorder import TracedQuery, row_operator_of, trace_of_batch, traced_query, with_whole_rows
 from panestream.tracing.why import ANY
 
 MOST_ROWS = 100_000
@@ -53,12 +57,15 @@ class Wanted:
 
 def traced(
     windowed: WindowedEvents,
-    asked: WindowRequest | None,
+    asked: WindowRequest | TwoSidesSpec | None,
     inputs: Mapping[str, Column],
     plan_of: Callable[[OperatorSpec], WindowPlan],
     wanted: Wanted,
 ) -> Trace:
-    """Trace the rows of a batch; ``inputs`` are columns by the user's text, ``plan_of`` returns the plan with an operator."""
+    """Trace the rows of a batch, of windows or of a join by time.
+
+    ``inputs`` are columns by the user's text, ``plan_of`` returns the plan with an operator.
+    """
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(
@@ -66,21 +73,39 @@ def traced(
             "query over a batch of the rows (spark.read instead of spark.readStream)"
         )
     if asked is None:
-        raise InvalidPlanError("only a result of .aggregate, .reduce, .apply, .process or .apply_arrow has a trace")
+        raise InvalidPlanError("only a result of .aggregate, .reduce, .apply, .process, .apply_arrow or .pairs has a trace")
+    if windowed.windowing.assigner.columns_only:
+        raise InvalidPlanError(
+            f"{windowed.windowing.assigner!r} has no trace: the rows around a row decide about its windows, and a trace has the "
+            "windows of single rows. Ask a checkpoint of the stream, "
+            "pst.tools.why(pst.state.read_checkpoint(spark, path), key=..., at=...)"
+        )
     if windowed.windowing.fill is not None:
         raise InvalidPlanError("a trace shows rows, and the windows that they are in: leave out fill, whose windows have no rows")
-    query, projection = _query_of(windowed, asked, inputs, plan_of)
+    rows_of = windowed.keyed.source.row_schema
+    query: TracedQuery | None = None
+    if isinstance(asked, TwoSidesSpec):
+        plan = with_whole_rows(plan_of(asked), rows_of)
+    else:
+        query = _query_of(windowed, asked, plan_of)
+        plan = query.plan
+    projection = _projection(windowed, plan, inputs)
     key, most = wanted.key, wanted.most_rows
     rows = projection.rows_of(df if key is ANY else df.where(_is_key(windowed, key)))
     # One row more reveals whether there are too many, without counting all.
-    table = rows.limit(most + 1).toArrow()
+    table = _nullable(rows.limit(most + 1)).toArrow()
     if table.num_rows > most:
         raise InvalidPlanError(
             f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace. Choose one "
             f"key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
             "raise most_rows="
         )
-    trace = trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)
+    batches, size, first = table.to_batches(), wanted.rows_per_batch, 1 + len(projection.pack.keys)
+    columns = replace(projection.pack, values=tuple(table.schema.types[first : first + len(projection.pack.values)]))
+    if query is None:
+        trace = trace_of_join(plan, columns, batches, rows_per_batch=size)
+    else:
+        trace = trace_of_batch(query, columns, batches, rows_per_batch=size)
     ordered = bool(windowed.keyed.source.order)
     return replace(trace, missing=(*trace.missing, *_not_as_in_a_stream(trace, wanted, ordered=ordered)))
 
@@ -94,22 +119,32 @@ def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple
     return () if ordered else (_IN_NO_ORDER,)
 
 
-def _query_of(
-    windowed: WindowedEvents, asked: WindowRequest, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
-) -> tuple[TracedQuery, Projection]:
-    """Return the query with the row operator, and the projection of its rows."""
-    source, rows = windowed.keyed.source, windowed.keyed.source.df
-    operator = row_operator_of(windowed.windowing, asked)
-    order, kinds = order_of(rows, source.order)
+def _query_of(windowed: WindowedEvents, asked: WindowRequest, plan_of: Callable[[OperatorSpec], WindowPlan]) -> TracedQuery:
+    """Return the query with the row operator."""
+    source = windowed.keyed.source
+    _, kinds = order_of(source.df, source.order)
     # For two streams, the rows of a window are shown as they are, not as pairs.
-    plan = replace(plan_of(operator), arrival=kinds if order else None, sides=None, pairs=None)
-    query = traced_query(plan, asked, source.row_schema)
+    plan = replace(
+        plan_of(row_operator_of(windowed.windowing, asked)), arrival=kinds if source.order else None, sides=None, pairs=None
+    )
+    return traced_query(plan, asked, source.row_schema)
+
+
+def _projection(windowed: WindowedEvents, plan: WindowPlan, inputs: Mapping[str, Column]) -> Projection:
+    """Return the projection of the rows of a traced query."""
+    source, rows = windowed.keyed.source, windowed.keyed.source.df
     time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
     clock_column = source.processing_time
     clock = None if clock_column is None else micros_of(rows, clock_column, source.processing_time_unit)
     keys = [column for _, column in windowed.keyed.key_columns]
-    values = [inputs[text] for text in operator.inputs]
-    return query, project(rows, query.plan, time, keys, values, clock, order)
+    values = [inputs[text] for text in plan.operator.inputs]
+    return project(rows, plan, time, keys, values, clock, order_of(rows, source.order)[0])
+
+
+def _nullable(rows: DataFrame) -> DataFrame:
+    """Return rows whose structs have nullable fields: ``toArrow`` fails on the null row of the other stream if one is not."""
+    schema = T.StructType.fromJson(json.loads(rows.schema.json().replace('"nullable":false', '"nullable":true')))
+    return rows.select(*(F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in schema))
 
 
 def _is_key(windowed: WindowedEvents, key: Any) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,8 @@ from panestream.datastream.inputs import (
     predicate_inputs,
     resolve_inputs,
 )
+from panestream.datastream.listed_keys import listed_keys
+from panestream.datastream.look_backs import look_back_result
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.stored import PanesResult, panes_of
@@ -31,13 +33,12 @@ from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFun
 from panestream.engine.plan import RESERVED, OperatorSpec
 from panestream.engine.planner import choose, split_of
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
-from panestream.spark.columns import Names, quoted, same, shown_names, types_of
-from panestream.spark.types import arrow_schema, schema_of, to_arrow
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.spark.columns import Names, quoted, shown_names, types_of
+from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.base import SeveralWindows
-from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
+from panestream.windowing.assigners.look_back import look_backs_of, result_name
 from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.fill import Fill
@@ -56,6 +57,7 @@ from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from typing_extensions import Self, Unpack
 
 
@@ -135,7 +137,14 @@ class WindowedStream(WindowedEvents):
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
-    def fill(self, method: str, results: Mapping[str, str] | None = None, *, max_gap: Duration | None = None) -> Self:
+    def fill(
+        self,
+        method: str,
+        results: Mapping[str, str] | None = None,
+        *,
+        max_gap: Duration | None = None,
+        keys: DataFrame | Sequence[Any] | None = None,
+    ) -> Self:
         """Also emit windows without rows, for each key from its first window with rows on. Not in Flink.
 
         A window without rows is emitted when the watermark passes its end, like other windows and in order. At the end of a
@@ -152,9 +161,14 @@ class WindowedStream(WindowedEvents):
             max_gap: how long after the end of its last window with rows a key is filled, at least until the end of a window. With
                 ``"linear"``, a longer gap is not filled at all. By default there is no limit: each known key gets a row for each
                 window, forever.
+            keys: keys that are filled even without rows, from the first window of the query on: the window of its earliest row.
+                A batch DataFrame with the key columns (others are ignored), or a list of keys, read now. They may change between
+                runs. A key that is added later begins with the first window that has not ended. A key that is left out is filled
+                on. ``max_gap`` counts from the window before its first one. Not together with :meth:`allowed_lateness`.
 
         Raises:
-            InvalidPlanError: a method or a duration is invalid. :meth:`aggregate` raises it for a result that is unknown or
+            InvalidPlanError: a method or a duration is invalid, or ``keys`` lacks a key column, has another type, a null, or more
+                than 10,000 keys. :meth:`aggregate` raises it for a result that is unknown or
                 cannot be interpolated, and for windows that cannot be filled: they must be tumbling, sliding, cumulating or
                 calendar windows of event time, with declared aggregates and the default trigger.
 
@@ -171,7 +185,9 @@ class WindowedStream(WindowedEvents):
             +----+---+
             <BLANKLINE>
         """
-        return replace(self, windowing=replace(self.windowing, fill=Fill.of(method, results, max_gap)))
+        fill = Fill.of(method, results, max_gap)
+        listed = None if keys is None else listed_keys(self._df, self.keyed.key_schema, keys)
+        return replace(self, windowing=replace(self.windowing, fill=fill, listed_keys=listed))
 
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.
@@ -536,61 +552,3 @@ class WindowedStream(WindowedEvents):
 
 def _shown(function: ReduceRows | AggregateRows | KeepRows) -> object:
     return function.function if isinstance(function, KeepRows) or function.then is None else (function.function, function.then)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LookBackResult(WindowedResult):
-    """The outputs of a look-back query. ``main`` has a row for each input row."""
-
-    def top(self, n: int, by: str) -> WindowedResult:
-        """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
-        raise InvalidPlanError(
-            "top ranks the keys of a window, but in a look-back each row has its own window. Rank the rows of .main with Spark"
-        )
-
-
-def look_back_result(
-    windowed: WindowedEvents,
-    look_backs: Mapping[str, LookBackWindows],
-    aggregates: Sequence[Aggregate],
-    inputs: Mapping[str, Column],
-    keep: Sequence[str] | None,
-    then: AnyWindowFunction | None,
-) -> WindowedResult:
-    """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
-    keyed, df = windowed.keyed, windowed.keyed.source.df
-    names = _kept_names(windowed, keep)
-    every = [aggregate.alias(result_name(aggregate.name, label)) for label in look_backs for aggregate in aggregates]
-    check_results(df, every, keyed.key_schema.names, names)
-    # The input of an aggregate crosses the shuffle once, even if it is also a column of the results.
-    texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
-    kinds = types_of(df, inputs)
-    collated = check_collations(aggregates, kinds)
-    rows = arrow_schema(df.schema)
-    kept = pa.schema([rows.field(name) for name in names])
-    types = {text: to_arrow(kind, text) for text, kind in kinds.items()} | dict(zip(texts, kept.types, strict=True))
-    request = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
-    operator = choose(windowed.windowing, request)
-    columns = {**{text: F.col(quoted(name)) for text, name in zip(texts, names, strict=True)}, **inputs}
-    return LookBackResult(windowed, operator, columns, collated, asked=request)
-
-
-def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
-    """Return the input columns that the results include, without the keys."""
-    df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
-    naming, wanted = Names.of(df.sparkSession), df.columns
-    find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
-    if keep is not None:
-        if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-            raise InvalidPlanError(f"keep needs the names of columns, got {keep!r}")
-        wanted = []
-        for name in keep:
-            name_of_column = find(name)
-            if name_of_column is None:
-                raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
-            wanted.append(name_of_column)
-    names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
-    reserved = [name for name in names if find_reserved(name) is not None]
-    if reserved:
-        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results may have one, too. Rename it first")
-    return names

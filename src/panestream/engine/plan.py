@@ -353,6 +353,7 @@ class Capabilities:
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
         uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
         shows_processing_time: whether user code may read the processing time, even if the windows do not depend on it.
+        follows_oldest: whether results depend on the earliest event time of the query, which reports then have.
         holds_from: the result column with the instant from which a row holds, until the next row of its key. None if rows belong
             to windows.
     """
@@ -372,6 +373,7 @@ class Capabilities:
     uses_processing_time: bool = False
     shows_processing_time: bool = False
     holds_from: str | None = None
+    follows_oldest: bool = False
 
 
 def not_numbered(operator: str) -> str:

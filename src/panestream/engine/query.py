@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
-from panestream.windowing.fill import Fill
+from panestream.windowing.fill import Fill, ListedKeys
 from panestream.windowing.triggers import DeltaTrigger, Trigger
 from panestream.windowing.triggers.composition import all_parts
 
@@ -24,6 +24,7 @@ class WindowQuery:
         every_firing: whether every single firing is wanted, which only the row operator provides.
         pickled_state: whether state may store values without columns as pickles.
         fill: how windows without rows are filled, or None if they are not emitted.
+        listed_keys: the keys that are filled without ever having rows, or None.
     """
 
     assigner: WindowAssigner
@@ -33,6 +34,7 @@ class WindowQuery:
     every_firing: bool = False
     pickled_state: bool = False
     fill: Fill | None = None
+    listed_keys: ListedKeys | None = None
 
     @property
     def firing_trigger(self) -> Trigger:

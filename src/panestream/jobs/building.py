@@ -108,7 +108,9 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
         windowed = _at_key(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
     if job.fill is not None:
         own = job.fill
-        windowed = _at_key(loaded, ("fill",), partial(windowed.fill, own.method, own.results, max_gap=own.max_gap))
+        session = keyed.source.df.sparkSession
+        keys = None if own.keys is None else _at_key(loaded, ("fill", "keys"), lambda: _analysed(session.table(own.keys)))
+        windowed = _at_key(loaded, ("fill",), partial(windowed.fill, own.method, own.results, max_gap=own.max_gap, keys=keys))
     if job.allowed_lateness is not None:
         windowed = windowed.allowed_lateness(job.allowed_lateness)
     windowed = _spread(loaded, windowed)

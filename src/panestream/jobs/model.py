@@ -30,6 +30,7 @@ from panestream.jobs.schema import (
     setting,
     spark_settings,
     table,
+    table_name,
     text,
 )
 from panestream.jobs.sinks import Sinks
@@ -70,11 +71,13 @@ class FillSection(Section):
         method: "zero" for counts and sums, "null", "last" for the values of the last window with rows, or "linear" between two.
         results: other methods for single results, by their names.
         max_gap: how long after its last window with rows a key is filled, by default forever.
+        keys: a table of the catalog with the key columns, whose keys are filled even without rows. It is read at each start.
     """
 
     method: str = setting(choice(*METHODS))
     results: Mapping[str, str] = setting(table(text, choice(*METHODS)), {})
     max_gap: str | None = setting(duration(zero=False), None)
+    keys: str | None = setting(table_name, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

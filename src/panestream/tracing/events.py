@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isnan
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from panestream.windowing.windows import TimeWindow, Window
+
+if TYPE_CHECKING:
+    from panestream.engine.operators.two_sides import TwoSidesSpec
 
 Fate = Literal["taken", "late", "outside"]
 """The outcome of an element: windows took it, all its windows were closed, or it was in no window (and was not late)."""
@@ -29,6 +32,8 @@ class TracedElement:
         closed: windows whose last instant was at or before this were closed on arrival (``MIN_TIMESTAMP`` if none were).
         windows: numbers of the windows that took it. A window that merged immediately is replaced by the merged window.
         refused: windows it was assigned to that were already closed. An element between windows can be late without any.
+        side: its stream in a join by time, or None.
+        deletes: whether it deletes the value of its key in an as-of join.
     """
 
     number: int
@@ -42,6 +47,8 @@ class TracedElement:
     fate: Fate
     windows: tuple[int, ...]
     refused: tuple[Window, ...] = ()
+    side: str | None = None
+    deletes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,7 @@ class Trace:
         watched: whether events were recorded as they happened. If False, the trace was built from a state, without history.
         merges: whether windows that meet become one, as sessions do.
         fires_by_time: whether a window that gets no further rows fires once more, by its end. None if user code decides.
+        join: the join by time, which does not have windows, or None.
 
     Examples:
         >>> import panestream as pst
@@ -177,6 +185,7 @@ class Trace:
     watched: bool = True
     merges: bool = False
     fires_by_time: bool | None = None
+    join: TwoSidesSpec | None = None
 
     @property
     def firings(self) -> tuple[Firing, ...]:
@@ -260,18 +269,49 @@ class RowInWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinRow:
+    """A row of one side. ``deletes`` is true for a right row that deletes the value of its key."""
+
+    side: str
+    timestamp: int
+    value: Any
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """The partners of a row, among the rows of its key that are known.
+
+    Attributes:
+        side: the side of the row.
+        rows: the partners, in order of time.
+        refused: for an as-of join, the right row that would be the partner if it were nearer, or if it did not delete.
+        final_at: the watermark at which no other partner can come.
+    """
+
+    side: str
+    rows: tuple[JoinRow, ...]
+    refused: JoinRow | None
+    final_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowFacts:
     """The history of one row.
 
     Attributes:
         closed_at: for a late row, the watermark that closed the last of its windows. None if it is not late or was in no window.
         missing_lateness: the extra allowed lateness (or watermark delay) that would have kept a late row, or None as above.
+        partners: the partners in a join by time, or None if the row does not take part in one.
+        missed: late rows that would be partners.
     """
 
     element: TracedElement
     windows: tuple[RowInWindow, ...]
     closed_at: int | None = None
     missing_lateness: int | None = None
+    partners: Partners | None = None
+    missed: tuple[JoinRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

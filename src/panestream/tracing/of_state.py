@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from panestream.engine.operators.as_of_join import AsOfSpec
+from panestream.engine.operators.two_sides import TwoSidesSpec
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.runtime.sides import LEFT, SIDES
 from panestream.engine.runtime.watermarks import ClosedWindows
 from panestream.errors import InvalidPlanError
-from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.tracing.events import Partners, TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.tracing.joins import JoinHistory, stored_row
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
@@ -114,6 +118,8 @@ class TimeFacts:
         is_late: whether such a row would be late now, or None if that is unknown.
         missing_lateness: the extra allowed lateness (or watermark delay) that would admit such a row now. None if the row is not
             late or if no lateness would help.
+        partners: for a join by time, the partners of such a row of each side that are still in the state. Empty if they are
+            final, because the state then drops the rows, or if the state covers several keys.
     """
 
     timestamp: int
@@ -121,6 +127,7 @@ class TimeFacts:
     kept: tuple[KnownRow, ...]
     is_late: bool | None
     missing_lateness: int | None
+    partners: tuple[Partners, ...] = ()
 
 
 def trace_of_state(known: KnownState) -> Trace:
@@ -167,15 +174,18 @@ def trace_of_state(known: KnownState) -> Trace:
     )
 
 
-def time_facts(known: KnownState, time: int) -> TimeFacts:
-    """Return the state's knowledge of rows at an event time; ``known`` covers one key if windows of a key merge."""
+def time_facts(known: KnownState, time: int, *, one_key: bool = False) -> TimeFacts:
+    """Return the state's knowledge of rows at an event time; ``known`` covers one key if windows of a key merge.
+
+    ``one_key`` is whether the caller selected a key, without nulls.
+    """
     kept = tuple(row for row in known.rows if row.timestamp == time)
     by_time = known.plan.operator.capabilities.late_by_time
     if by_time is not None:
         late = known.watermark - time - by_time + 1
         own = _window_around(known, time)
         missing = late if late > 0 and known.watermark < MAX_TIMESTAMP else None
-        return TimeFacts(time, own, kept, late > 0, missing)
+        return TimeFacts(time, own, kept, late > 0, missing, _partners(known, time) if one_key else ())
     found = _windows_of(known, time)
     if found is None:
         return TimeFacts(time, None, kept, None, None)
@@ -192,6 +202,19 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
     missing = known.watermark - known.plan.allowed_lateness - last + 1
     by_watermark = known.watermark < MAX_TIMESTAMP and known.watermark - known.plan.allowed_lateness >= closed
     return TimeFacts(time, windows, kept, True, missing if by_watermark else None)
+
+
+def _partners(known: KnownState, time: int) -> tuple[Partners, ...]:
+    """Return the partners of rows with this time, if the state still has all of them."""
+    join = known.plan.operator
+    if not isinstance(join, TwoSidesSpec):
+        return ()
+    rows = [stored_row(join, row.timestamp, row.value) for row in known.rows if row.timestamp is not None]
+    history = JoinHistory(join, rows)
+    if isinstance(join, AsOfSpec):
+        found = history.partners(LEFT, time)
+        return (found,) if found.final_at > known.watermark else ()
+    return tuple(history.partners(side, time) for side in SIDES) if time >= known.watermark else ()
 
 
 def _window_around(known: KnownState, time: int) -> tuple[WindowNow, ...] | None:

@@ -302,8 +302,7 @@ def traced_query(plan: WindowPlan, asked: WindowRequest, rows: pa.Schema) -> Tra
     """Prepare a query for tracing; the plan must have the operator that :func:`row_operator_of` returned."""
     spec = plan.operator
     assert isinstance(spec, RowSpec)  # noqa: S101 - see the docstring
-    in_one = replace(plan, groups=1, split=None, top=None, with_firing=False, changelog=False)
-    whole = replace(in_one, row_schema=rows, late_tag=plan.late_tag or LATE, invalid_tag=plan.invalid_tag or INVALID)
+    whole = with_whole_rows(replace(plan, split=None, top=None, with_firing=False, changelog=False), rows)
     declared = isinstance(asked, DeclaredAggregates) and asked.then is None
     unknown = isinstance(asked, FunctionOfTables) and isinstance(asked.function, AllWindows)
     return TracedQuery(
@@ -314,6 +313,12 @@ def traced_query(plan: WindowPlan, asked: WindowRequest, rows: pa.Schema) -> Tra
         plan.invalid_tag is None,
         (_NO_RESULTS,) if unknown else (),
     )
+
+
+def with_whole_rows(plan: WindowPlan, rows: pa.Schema) -> WindowPlan:
+    """Return a plan with one key group, whole rows, and outputs for late and invalid rows."""
+    late, invalid = plan.late_tag or LATE, plan.invalid_tag or INVALID
+    return replace(plan, groups=1, row_schema=rows, late_tag=late, invalid_tag=invalid)
 
 
 def trace_of_batch(
@@ -327,7 +332,7 @@ def trace_of_batch(
     group = _TracedGroup(query.plan, query.spec, SealedState(MemoryState(), 0, query.spec.name), 0)
     unusable: list[Any] = []
     row_type = RowType(query.rows)
-    for micro_batch in _micro_batches(rows, rows_per_batch):
+    for micro_batch in micro_batches(rows, rows_per_batch):
         parts = [part for _, part in pack(query.plan, columns, micro_batch)]
         batch = gather(query.plan, parts, end_of_input=rows_per_batch is None)
         unusable += [row for table in batch.invalid for row in row_type.rows(table)]
@@ -344,7 +349,8 @@ def trace_of_batch(
     )
 
 
-def _micro_batches(rows: Sequence[pa.RecordBatch], size: int | None) -> Iterator[list[pa.RecordBatch]]:
+def micro_batches(rows: Sequence[pa.RecordBatch], size: int | None) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the rows in micro-batches of ``size`` rows, or in one if that is None."""
     if size is None or not rows:
         yield list(rows)
         return

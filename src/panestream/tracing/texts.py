@@ -11,6 +11,8 @@ from panestream.windowing.windows import TimeWindow, Window
 
 _S = 1_000_000
 _UNITS = (("y", 365 * 86_400), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+MAX_SHOWN = 20
+"""The most rows or windows described in words; ``.facts`` has all."""
 MAX_LENGTH = 120
 """The most characters shown of keys, labels and results that users wrote."""
 

@@ -21,12 +21,10 @@ from panestream.tracing.events import (
     same_key,
     window_facts,
 )
-from panestream.tracing.texts import WHICH, listed, many, texts_of, value
+from panestream.tracing.joins import JoinTexts, join_facts
+from panestream.tracing.texts import MAX_SHOWN, WHICH, listed, many, texts_of, value
 from panestream.windowing.time import MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
-
-MAX_SHOWN = 20
-"""The most rows or windows described in words; :attr:`Answer.facts` has all."""
 
 ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
 """The default that matches every key, since None is a valid key."""
@@ -130,7 +128,7 @@ def _is_window(window: Window, wanted: Any) -> bool:
 
 
 def _explain_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
-    rows = tuple(row_facts(trace, element) for element in elements)
+    rows = join_facts(trace, elements) if trace.join else tuple(row_facts(trace, element) for element in elements)
     facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
     if not facts:
         keys = {value(element.key): None for element in trace.elements}
@@ -164,6 +162,9 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
     else:
         when = f"when the watermark was {words.time(element.watermark)}"
     which = f"Row {value(element.value)} of key {value(element.key)}, event time {words.time(element.timestamp)}"
+    if trace.join is not None:
+        reached = trace.watermarks[-1].time if trace.watermarks else MIN_TIMESTAMP
+        return [f"{which}, came from the {element.side} stream, {when}.", *JoinTexts(trace.join, words).row(facts, reached)]
     lines = [f"{which}, came as number {element.number + 1}, {when}."]
     if element.fate == "outside":
         return [*lines, "It is between windows, so it counts only in the metric `outside`."]

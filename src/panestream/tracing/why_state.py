@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from panestream.engine.operators.as_of_join import AsOfSpec
+from panestream.engine.operators.two_sides import TwoSidesSpec
 from panestream.errors import InvalidPlanError
+from panestream.tracing.joins import JoinTexts, has_null
 from panestream.tracing.of_state import KnownState, KnownWindow, TimeFacts, WindowNow, follows_rows, time_facts, windows_now
-from panestream.tracing.texts import TraceTexts, many, printable, value
+from panestream.tracing.texts import MAX_SHOWN, TraceTexts, many, printable, value
 from panestream.tracing.why import ANY, Answer
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
-MAX_SHOWN = 20
-"""The most windows of one kind described in words; ``.facts`` has all that were read."""
 _WORDS = TraceTexts(in_microseconds=True)
 _time = _WORDS.time
 _TIMES = {1: "once", 2: "twice"}
@@ -29,8 +31,12 @@ def explain_state(
         )
     of_key = "" if key is ANY else f" of key {value(key)}"
     if at is not None:
-        facts = time_facts(known, instant(at, "the row's event time"))
-        told = [_time_told(known, facts, of_key), *(_now_told(known, each) for each in (facts.windows or ())[:MAX_SHOWN])]
+        facts = time_facts(known, instant(at, "the row's event time"), one_key=key is not ANY and not has_null(key))
+        told = [
+            _time_told(known, facts, of_key),
+            *_partners_told(known, facts),
+            *(_now_told(known, each) for each in (facts.windows or ())[:MAX_SHOWN]),
+        ]
         return Answer((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
     wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
     assert wanted is not None  # noqa: S101 - the check above leaves one of them
@@ -60,10 +66,23 @@ def _without_windows(known: KnownState) -> str:
     if not known.plan.operator.capabilities.late_rows:
         return "There are no windows: a function gets each row when it comes. .user_state and .timers have its state and timers."
     if not known.plan.operator.capabilities.has_windows:
-        return "This query does not have windows: a row joins the rows of the other stream in the interval around it."
+        around = "the rows of the other stream in the interval around it"
+        joined = "one row of the other stream, by time" if isinstance(known.plan.operator, AsOfSpec) else around
+        return f"This query does not have windows: a row joins {joined}."
     if known.plan.operator.capabilities.late_by_time is not None:
         return "The rows around it decide which window it would be in."
     return "Its windows depend on the row itself or on user code, which are not in the state."
+
+
+def _partners_told(known: KnownState, facts: TimeFacts) -> list[list[str]]:
+    join = known.plan.operator
+    if not isinstance(join, TwoSidesSpec):
+        return []
+    texts = JoinTexts(join, _WORDS)
+    return [
+        [f"A {each.side} row of this time, by the rows so far:", *texts.partners(each, facts.timestamp, known.watermark)]
+        for each in facts.partners
+    ]
 
 
 def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
@@ -134,6 +153,8 @@ def _now_told(known: KnownState, each: WindowNow) -> list[str]:
         else:
             lines.append(f"Its content, if rows came in time, is no longer in the state: {_was_in_results(known)}.")
         return lines
+    if each.is_open and isinstance(known.plan.assigner, RollingWindows):
+        lines.append("Rows that came for this step are not counted yet: they go in at its end.")
     with_keys = len(each.known) > 1
     for found in each.known[:MAX_SHOWN]:
         lines += _known_told(known, found, each.window, with_key=with_keys)
@@ -224,15 +245,18 @@ def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
 def _unknown(known: KnownState, *, rows: bool) -> list[str]:
     """Return what cannot be known any longer."""
     lines = ["Not in the state:"]
-    if rows and known.row_count == 0:
+    join = isinstance(known.plan.operator, TwoSidesSpec)
+    if rows and known.row_count == 0 and not join:
         lines.append("If such a row has come: it keeps aggregates of open windows, but not their rows.")
+    if rows and join:
+        lines.append("Partners that are final: trace the same query over the rows as a batch. For partners so far give key=.")
     if known.plan.operator.capabilities.evicts:
         lines.append("If the evictor removed such a row: evicted rows leave no trace.")
     if rows:
         lines.append("If an earlier row was late: late rows leave no trace.")
-    lines.append(
-        "The content of closed windows, and the reasons and times of firings: trace the same query over the rows as a batch."
-    )
+    if not join:
+        what = "The content of closed windows, and the reasons and times of firings"
+        lines.append(f"{what}: trace the same query over the rows as a batch.")
     if known.window_count > len(known.windows) or known.row_count > len(known.rows):
         windows = f"{len(known.windows):,} of {many(known.window_count, 'window')}"
         rows_of = f"{len(known.rows):,} of {many(known.row_count, 'kept row')}"

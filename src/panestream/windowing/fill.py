@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -15,7 +17,28 @@ if TYPE_CHECKING:
 
 ZERO, NULL, LAST, LINEAR = METHODS = ("zero", "null", "last", "linear")
 """The methods by which a result of a window without rows gets its value."""
+MOST_KEYS = 10_000
+"""The largest number of listed keys, since each task gets them with the plan."""
 _ADDED_UP: tuple[type[Aggregate], ...] = (Count, CountDistinct, ApproxCountDistinct, CountIf, Sum)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedKeys:
+    """Keys that are filled even if they never have a row.
+
+    Attributes:
+        table: the key columns, and the column ``hash``: its remainder by the number of key groups is the key group of a key.
+    """
+
+    table: pa.Table
+
+    @cached_property
+    def digest(self) -> str:
+        """A text that differs for other keys."""
+        return sha256(repr(self.table.to_pydict()).encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"{self.table.num_rows:,} listed keys"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
 from tests.comparison import harness, look_backs, predicates, rolling
+from tests.comparison.fills import listed
 from tests.costs import random_cases
 
 CHUNKS = 4
@@ -98,6 +99,9 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "panes, late firings": lambda: plan_declared(windows(SLIDING), with_firing=True, changelog=True),
     "panes, purging": lambda: plan_declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
     "panes, filled": lambda: plan_declared(replace(windows(SLIDING), fill=Fill("last"))),
+    "panes, filled with listed keys": lambda: plan_declared(
+        replace(windows(SLIDING, lateness=0), fill=Fill("last"), listed_keys=listed(["y", "z"]))
+    ),
     "panes by the clock": lambda: plan_declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
     "accumulating panes": lambda: plan_function(windows(SLIDING)),
     "sessions": lambda: plan_declared(windows(SESSIONS)),

@@ -15,6 +15,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.fill import Fill
 from tests.comparison import harness
+from tests.comparison.fills import listed
 
 COLUMNS = pa.schema([("x", pa.float64())])
 RESULTS = (agg.count().alias("n"), agg.mean("x").alias("m"))
@@ -22,10 +23,11 @@ WINDOWS = [
     WindowQuery(TumblingEventTimeWindows(60), fill=Fill("last", (("n", "zero"),), 240)),
     WindowQuery(SlidingEventTimeWindows(60, 20), allowed_lateness=100, fill=Fill("last", max_gap=120)),
     WindowQuery(TumblingEventTimeWindows(60), fill=Fill("zero", (("m", "linear"),), 300)),
+    WindowQuery(TumblingEventTimeWindows(60), fill=Fill("last", max_gap=240), listed_keys=listed(["y", "z"])),
 ]
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=["last", "late rows", "linear"])
+@pytest.mark.parametrize("window", WINDOWS, ids=["last", "late rows", "linear", "listed keys"])
 def test_filled_windows_survive_every_crash(window):
     query = UserQuery(window, None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (0, 30, 360))
     done = simulation._simulated(query, harness.cases(8), harness.first_seed() + 12)  # its first schedule is short

@@ -46,6 +46,8 @@ def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = 
             batch.batch_time = max(batch.batch_time, header["processing_time"])
             batch.run = max(batch.run, header["run"])
             _keep_largest(seen, header["seen"])
+            if "oldest" in header:
+                batch.oldest = header["oldest"] if batch.oldest is None else min(batch.oldest, header["oldest"])
             _keep_largest(watermarks, header["watermarks"])
         elif kind == UNORDERED:
             arrived.append(table)

@@ -111,6 +111,7 @@ class _Packing:
     history: int = 0
     complaint: str = ""
     processing_time: int = 0
+    oldest: int | None = None
 
     def chunk(self, table: pa.Table) -> Iterator[PartFor]:
         self.rows += table.num_rows
@@ -125,7 +126,11 @@ class _Packing:
             valid, partition = table, self.columns.partition
             partitions = None if partition is None else valid.column(partition)
             self.times.add(valid.column(0), partitions, lambda: self._whole_rows(valid))
-            yield from self._pack(self._since(valid))
+            later = self._since(valid)
+            if self.plan.operator.capabilities.follows_oldest and later.num_rows:
+                smallest = pc.min(later.column(0)).as_py()
+                self.oldest = smallest if self.oldest is None else min(self.oldest, smallest)
+            yield from self._pack(later)
 
     def finish(self) -> Iterator[PartFor]:
         if self.invalid and self.plan.invalid_tag is None:
@@ -139,6 +144,7 @@ class _Packing:
                 "processing_time": self.processing_time,
                 "run": self.run,
                 "watermarks": self.times.watermarks(),
+                **({} if self.oldest is None else {"oldest": self.oldest}),
             }
             for group in range(self.plan.groups):
                 yield from self._send(group, REPORT, pa.table({}), report)

@@ -29,9 +29,11 @@ class TwoSidesSpec(OperatorSpec):
     """The configuration of an operator whose state is rows of both sides, and whose results are lists of them.
 
     Attributes:
+        how: the kind of join.
         left, right: the stored part of each side's rows, as structs.
     """
 
+    how: str
     left: pa.DataType
     right: pa.DataType
     keys: pa.Schema

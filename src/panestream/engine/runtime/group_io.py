@@ -18,6 +18,7 @@ class GroupInput:
         origins: the source partition of each part, by kind. Empty if all have the same.
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).
+        oldest: the smallest event time of the rows over all groups, or None if there is none or the plan does not need it.
         watermarks: the watermarks of the user-defined generators per source partition, if any.
         input_rows, invalid_rows: the rows of the micro-batch and the invalid ones among them, over all groups.
         history_rows: additional rows in the history from which the query started.
@@ -32,6 +33,7 @@ class GroupInput:
     origins: dict[str, list[int]] = field(default_factory=dict)
     invalid: list[pa.Table] = field(default_factory=list)
     seen: Mapping[str, int] = field(default_factory=dict)
+    oldest: int | None = None
     watermarks: Mapping[str, int] = field(default_factory=dict)
     input_rows: int = 0
     invalid_rows: int = 0

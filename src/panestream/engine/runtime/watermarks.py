@@ -115,6 +115,7 @@ class WatermarkTracker:
         silence: the silence of all input if the strategy closes windows after some, or None.
         tick: the smallest step of the clock, in engine units.
         before: the watermark before this micro-batch.
+        oldest: the smallest event time, if the plan follows it. A row behind the watermark counts as the first instant after it.
     """
 
     strategy: WatermarkStrategy
@@ -125,6 +126,7 @@ class WatermarkTracker:
     silence: Silence | None = None
     tick: int = field(default=1, compare=False)
     before: int = field(default=MIN_TIMESTAMP, compare=False)
+    oldest: int | None = None
 
     def __post_init__(self) -> None:
         if self.strategy.closes_after is not None and self.silence is None:
@@ -141,6 +143,9 @@ class WatermarkTracker:
             if after is not None and silence is not None and batch.batch_time >= silence.due:
                 self._follow_clock(silence, silence.ask(batch.batch_time, batch.planned_in, after, self.tick))
             return self.watermark
+        if batch.oldest is not None:
+            oldest = max(batch.oldest, self.before + 1)
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
         if after is not None and self.silence is not None:
             self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after, self.tick)
         # A repeated micro-batch must give the same result, so it belongs to the run that planned it, if known.
@@ -268,6 +273,7 @@ class WatermarkTracker:
             "run": self.run,
             "asked": self.asked,
             **({} if self.silence is None else {"silence": self.silence.to_json()}),
+            **({} if self.oldest is None else {"oldest": self.oldest}),
         }
 
     @classmethod
@@ -283,7 +289,8 @@ class WatermarkTracker:
             name: known for name, known in kept.items() if known.max_timestamp != MIN_TIMESTAMP or name in strategy.expected
         }
         silence = None if strategy.closes_after is None else Silence.from_json(saved.get("silence"))
-        return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], silence, tick, saved["watermark"])
+        times = saved["run"], saved["asked"], silence, tick, saved["watermark"], saved.get("oldest")
+        return cls(strategy, saved["watermark"], partitions, *times)
 
 
 def _folded(column: str | None) -> str | None:

@@ -44,6 +44,7 @@ from panestream.engine.savepoint.recipes import (
 )
 from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.fill import ListedKeys
 
 PLAN_FORMAT = 1
 """Format version of plans as JSON, increased with every incompatible change."""
@@ -167,11 +168,13 @@ def _read_panes(own: Own) -> PaneSpec:
 
 
 def _filled(spec: Any) -> Own:
-    return {**_panes(spec), "fill": spec.fill}
+    return {**_panes(spec), "fill": spec.fill, **({} if spec.listed_keys is None else {"listed_keys": True})}
 
 
 def _read_filled(own: Own) -> OperatorSpec:
-    return filled_spec(_read_panes(own), own["fill"])
+    # The keys are not of the checkpoint: a run may list others.
+    listed = ListedKeys(own["key_schema"].append(pa.field("hash", pa.int64())).empty_table()) if "listed_keys" in own else None
+    return filled_spec(_read_panes(own), own["fill"], listed)
 
 
 def _sessions(spec: Any) -> Own:

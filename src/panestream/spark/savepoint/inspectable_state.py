@@ -49,7 +49,7 @@ def lookup(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> Kn
         plan=plan,
         where=where,
         windows=tuple(_window(row, key) for row in given["windows"]),
-        rows=tuple(_row(plan, row, key) for row in sorted(given["elements"], key=lambda row: row["place"])),
+        rows=tuple(_row(plan, row, key) for row in sorted(given["elements"], key=lambda row: row["place"] or 0)),
         window_count=summary.windows,
         row_count=summary.elements,
         watermark=MIN_TIMESTAMP if summary.watermark is None else summary.watermark,
@@ -76,7 +76,7 @@ def _window(row: Mapping[str, Json], key: Any) -> KnownWindow:
 
 
 def _row(plan: WindowPlan, row: Mapping[str, Json], key: Any) -> KnownRow:
-    windows = tuple(_bounds(each["start"], each["end"]) for each in row["windows"])
+    windows = tuple(_bounds(each["start"], each["end"]) for each in row["windows"] or ())
     time = _time(row["time"])
     if time is None and isinstance(row.get("element"), Mapping):
         # Stored without its time if no evictor needs it. The row usually has the time in a column.

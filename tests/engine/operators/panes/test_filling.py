@@ -26,6 +26,7 @@ from panestream.windowing.fill import Fill
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
 from tests.comparison import harness
+from tests.comparison.fills import listed
 from tests.comparison.harness import MicroBatch
 
 TEN = TumblingEventTimeWindows(10)
@@ -52,11 +53,29 @@ def fired(window: WindowQuery, *times: list[harness.Row], end: bool = False, **m
         (WindowQuery(TEN, every_firing=True), "every firing was asked for"),
         (WindowQuery(SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})), "several kinds of windows"),
         (WindowQuery(TEN, allowed_lateness=5, fill=Fill("null", (("m", "linear"),))), "let the watermark wait longer"),
+        (WindowQuery(TEN, allowed_lateness=5, listed_keys=listed(["z"])), "leave out keys or allowed_lateness"),
     ],
 )
 def test_windows_that_cannot_be_filled_are_refused_with_the_way_out(window, reason):
     with pytest.raises(InvalidPlanError, match=reason):
         plan_aggregates(replace(window, fill=window.fill or Fill("null")), COUNT, harness.TYPES, harness.KEYS)
+
+
+def test_listed_key_is_filled_from_the_earliest_row_of_any_key_for_at_most_max_gap():
+    window = WindowQuery(TEN, fill=Fill("zero", max_gap=30), listed_keys=listed(["z"]))
+    moved, *later = fired(window, [row("a", 35), row("a", 21)], [row("a", 75)])
+    assert [place for place, _ in moved] == [("a", 20, 30), ("z", 20, 30)]
+    assert [place for place, _ in later[0] if place[0] == "z"] == [("z", 30, 40), ("z", 40, 50)]
+    assert dict(moved)["z", 20, 30] == (0, None)
+
+
+def test_listed_keys_need_a_row_and_are_shown_in_explain():
+    window = WindowQuery(TEN, fill=Fill("zero"), listed_keys=listed(["y", "z"]))
+    assert fired(window, end=True) == [[]]
+    plan = harness.Query(window, COUNT).columnar()
+    sections = plan.operator.explain(plan, streaming=True)
+    assert "2 listed keys are filled from the first window of the query on" in sections["firing"]
+    assert "the listed keys" in sections["state"]
 
 
 def test_functions_and_split_values_are_refused():

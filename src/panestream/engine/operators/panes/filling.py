@@ -4,12 +4,17 @@ The state has the last window of each key that had rows, with the values that wi
 time passes a window, each known key without rows in it gets a row, in the same micro-batch and in order. If windows accept late
 rows, the state has all windows of a key that may still fire, and the one before them. A late row then corrects the filled
 windows after its own.
+
+A listed key counts as known, with nulls, in the window before the first one of the query, once this first one ends. Keys that
+are listed later begin with the first window that has not ended by then. The state has the listed keys that were taken in, so
+that none begins twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +26,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import AlignedWindows, Int64s
 from panestream.engine.operators.panes.firing import FiredWindows
 from panestream.engine.operators.panes.operator import PaneOperator, PaneSpec, panes_rule
-from panestream.engine.plan import LATE, WindowPlan
+from panestream.engine.plan import LATE, Capabilities, WindowPlan
 from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupOutput
@@ -30,14 +35,14 @@ from panestream.engine.runtime.watermarks import BEYOND_ALL, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import filled_too_large
-from panestream.engine.storage.state_tables import StateTables, key_fields
+from panestream.engine.storage.state_tables import StateTables, key_columns, key_fields
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners.base import SeveralWindows
-from panestream.windowing.fill import LAST, LINEAR, ZERO, Fill, is_added_up
+from panestream.windowing.fill import LAST, LINEAR, ZERO, Fill, ListedKeys, is_added_up
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
-KNOWN = "known"
-"""The table of state with the windows that had rows."""
+KNOWN, LISTED = "known", "listed"
+"""The tables of state with the windows that had rows, and with the listed keys that were taken in."""
 _NULL = Fill("null")
 
 
@@ -46,6 +51,11 @@ class FilledPaneSpec(PaneSpec):
     """Aligned windows of one kind that also fire for known keys without rows."""
 
     fill: Fill = _NULL
+    listed_keys: ListedKeys | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super(FilledPaneSpec, self).capabilities, follows_oldest=self.listed_keys is not None)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -56,15 +66,18 @@ class FilledPaneSpec(PaneSpec):
         return FilledPaneOperator(plan, self, state)
 
     def own_identity(self) -> Mapping[str, str]:
-        return {**PaneSpec.own_identity(self), "fill": repr(self.fill)}
+        listed = {} if self.listed_keys is None else {"listed keys": "filled"}
+        return {**PaneSpec.own_identity(self), "fill": repr(self.fill), **listed}
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         sections = PaneSpec.explain(self, plan, streaming=streaming)
         waits = ["such a window waits for the next one of its key with rows"] if self.fill.waits else []
         state = ["for each key its last window with rows, and the values that are filled from it"] if streaming else []
+        listed = [] if self.listed_keys is None else [f"{self.listed_keys!r} are filled from the first window of the query on"]
+        state += ["the listed keys"] if streaming and listed else []
         return {
             **sections,
-            "firing": [*sections["firing"], self.fill.described, *waits],
+            "firing": [*sections["firing"], self.fill.described, *listed, *waits],
             "state": [*sections["state"], *state],
         }
 
@@ -102,6 +115,22 @@ class Filler:
         """The columns of known windows."""
         values = [pa.field(f"value {place}", column.type) for place, column in enumerate(self.kept)]
         return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64()), *values])
+
+    @property
+    def listed(self) -> pa.Schema:
+        """The columns of listed keys."""
+        return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64())])
+
+    def without(self, listed: pa.Table, others: pa.Table) -> pa.Table:
+        """Return the listed keys that others do not have."""
+        width = len(self.keys)
+        return listed.filter(pa.array(~is_among(*numbered(listed.columns[:width], others.columns[:width]))))
+
+    def begin(self, known: pa.Table, listed: pa.Table, pane: int) -> pa.Table:
+        """Return known windows with a window without values for each listed key."""
+        nothing = [pa.nulls(listed.num_rows, column.type) for column in self.schema][len(self.keys) + 1 :]
+        columns = [*listed.columns[: len(self.keys)], pa.array(np.full(listed.num_rows, pane)), *nothing]
+        return pa.concat_tables([known, pa.Table.from_arrays(columns, schema=self.schema)])
 
     def limits(self, windows: Int64s) -> Int64s:
         """Return the last windows that are filled after windows with rows."""
@@ -191,17 +220,46 @@ class FilledPaneOperator(PaneOperator):
     def __init__(self, plan: WindowPlan, settings: FilledPaneSpec, state: SealedState) -> None:
         self._filler = Filler(settings.grid.windows[0], settings, settings.methods, plan.key_schema, plan.most_bytes)
         self._store = PaneBlocks(state, KNOWN, self._filler.schema, pa.concat_tables)
+        self._keys = settings.listed_keys
+        self._listed = None if self._keys is None else PaneBlocks(state, LISTED, self._filler.listed, pa.concat_tables)
+        self._taken = ""
         self._known: pa.Table | None = None
         self._ended = self._until = -BEYOND_ALL
         super().__init__(plan, settings, state)
+        self._taken = self._saved.get("listed", "")
 
     def _own_stores(self) -> list[PaneBlocks]:
-        return [self._store]
+        return [self._store, *([] if self._listed is None else [self._listed])]
+
+    def _own_metadata(self) -> Mapping[str, Any]:
+        return {**super()._own_metadata(), **({} if self._listed is None else {"listed": self._taken})}
 
     def _fire_between(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
         one = self._grid.windows[0]
         self._ended, self._until = last_ended(one, before), last_ended(one, self._filled_until(after))
+        self._take_in_keys()
         return super()._fire_between(fresh, before, after, output)
+
+    def _take_in_keys(self) -> None:
+        """Begin the listed keys that are new, once the first window of the query has ended."""
+        keys, oldest = self._keys, self._tracker.oldest
+        if self._listed is None or keys is None or keys.digest == self._taken or oldest is None:
+            return
+        first = self._grid.windows[0].first_ending_after(oldest)
+        if self._until < first:
+            return
+        mine = keys.table.filter(pa.array(keys.table.column("hash").to_numpy() % self._plan.groups == self._state.group))
+        mine = mine.set_column(mine.num_columns - 1, "pane", pa.array(np.zeros(mine.num_rows, np.int64)))
+        mine = mine.rename_columns(self._filler.listed.names).cast(self._filler.listed)
+        before = self._read_listed(self._listed)
+        mine = self._filler.without(mine, before)
+        silent = self._filler.without(mine, self._read())
+        self._known = self._filler.begin(self._read(), silent, max(first - 1, self._ended))
+        self._listed.replace(pa.concat_tables([before, mine]))
+        self._taken = keys.digest
+
+    def _read_listed(self, listed: PaneBlocks) -> pa.Table:
+        return pa.concat_tables([listed.schema.empty_table(), *listed.read(-BEYOND_ALL, BEYOND_ALL)])
 
     def _filled_until(self, after: int) -> int:
         """Return the time until which windows are filled: at the end of the input, the last instant of windows with rows."""
@@ -259,12 +317,17 @@ class FilledPaneOperator(PaneOperator):
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         own, rows = self._as_tables(), self._read()
-        return {**super()._state_tables(), KNOWN: own.known(rows, self._grid.windows[0], self._filler.kept)}
+        listed = {} if self._listed is None else {LISTED: self._read_listed(self._listed).drop_columns("pane")}
+        return {**super()._state_tables(), KNOWN: own.known(rows, self._grid.windows[0], self._filler.kept), **listed}
 
     def _write_tables(self, saved: StateTables) -> None:
         super()._write_tables(saved)
         if KNOWN in saved.tables:
             self._as_tables().keep_known(saved.table(KNOWN), self._store, self._filler.kept)
+        if LISTED in saved.tables and self._listed is not None:
+            keys = key_columns(saved.table(LISTED), self._plan.key_schema)
+            panes = pa.array(np.zeros(saved.table(LISTED).num_rows, np.int64))
+            self._listed.append(pa.Table.from_arrays([*keys, panes], schema=self._listed.schema))
 
 
 def _is_among(rows: pa.Table, windows: Int64s, others: pa.Table, theirs: Int64s, width: int) -> Mask:
@@ -300,6 +363,11 @@ def filled_panes_rule(window: WindowQuery, asked: WindowRequest) -> Supported | 
         reasons.append(
             "a late row would change values before its window too: leave out allowed_lateness, and let the watermark wait longer"
         )
+    if window.listed_keys is not None and window.allowed_lateness:
+        reasons.append(
+            "a late row may come before the first window of the listed keys: leave out keys or allowed_lateness, and let the "
+            "watermark wait longer"
+        )
     if reasons or not isinstance(verdict, Supported) or not isinstance(asked, DeclaredAggregates):
         raise InvalidPlanError(
             "fill is for tumbling, sliding, cumulating and calendar windows of event time with declared aggregates. Here: "
@@ -307,11 +375,12 @@ def filled_panes_rule(window: WindowQuery, asked: WindowRequest) -> Supported | 
         )
     spec = verdict.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - the rule has no other
-    filled = filled_spec(spec, window.fill)
+    filled = filled_spec(spec, window.fill, window.listed_keys)
     filled.fill.methods_of(dict(zip(spec.result_schema.names, spec.result_schema.types, strict=True)))
     return Supported(filled)
 
 
-def filled_spec(spec: PaneSpec, fill: Fill) -> FilledPaneSpec:
+def filled_spec(spec: PaneSpec, fill: Fill, listed_keys: ListedKeys | None = None) -> FilledPaneSpec:
     """Return the specification of the same windows, filled."""
-    return FilledPaneSpec(**{each.name: getattr(spec, each.name) for each in fields(spec)}, fill=fill)
+    own = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    return FilledPaneSpec(**own, fill=fill, listed_keys=listed_keys)

@@ -133,7 +133,7 @@ class PaneSpec(AggregatingSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        return frozenset({"aggregates", "partials", "panes", "windows", "fill"})
+        return frozenset({"aggregates", "partials", "panes", "windows", "fill", "listed keys"})
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values

@@ -155,7 +155,10 @@ class RollingSpec(PaneSpec):
             last = self.grid.starts_of(at + 1 + length) - 1
             np.minimum.at(due, mine, np.where(at + 1 + length > now, last, MAX_TIMESTAMP))
             np.maximum.at(closes, mine, last)
-        np.add.at(rows, codes, integers_of(together, "rows"))
+        taken = integers_of(together, "rows")
+        # Rows of steps that have not ended are not in the values yet.
+        counted = np.append(at < now, np.ones(together.num_rows - len(at), np.bool_))
+        np.add.at(rows, codes, np.where(counted, taken, 0))
         as_of = array_of(self.grid.starts_of(steps), pa.int64()).cast(INSTANT)
         shown = WindowRows(
             keys=keys,
@@ -166,7 +169,7 @@ class RollingSpec(PaneSpec):
             rows=rows,
             due=due,
             closes=np.full(count, MAX_TIMESTAMP) if self.has_all_time else closes,
-            size=share(together.nbytes, rows),
+            size=share(together.nbytes, np.bincount(codes, taken, count).astype(np.int64)),
         )
         schemas = ViewSchemas(plan, group)
         return schemas.with_windows(schemas.windows_of(shown))
