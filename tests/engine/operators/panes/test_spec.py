@@ -181,7 +181,7 @@ def test_schemas_of_the_parts_of_aligned_panes():
 
 def test_changeable_parts_of_the_plan_and_changelog_of_a_purging_trigger():
     spec = plan_of(TUMBLING).operator
-    assert spec.changeable == {"aggregates", "partials", "panes", "windows", "fill"}
+    assert spec.changeable == {"aggregates", "partials", "panes", "windows", "fill", "listed keys"}
     assert (spec.capabilities.no_firings, spec.capabilities.no_changelog) == (None, None)
     purging = plan_of(TUMBLING, PurgingTrigger(EARLY)).operator
     assert (
