@@ -49,7 +49,9 @@ def test_sections_of_the_serving_page_run_as_job_files(spark, postgres, redis_se
 
     assert len(SINKS) == 2
     for section in SINKS:
-        found = section.replace("host=db dbname=shop user=etl", postgres.dsn).replace("redis://cache:6379/0", redis_server.url)
+        found = section.replace("host=db dbname=shop user=etl", postgres.address).replace(
+            "redis://cache:6379/0", redis_server.address
+        )
         path = tmp_path / "job.toml"
         path.write_text(
             JOB.format(format=re.search('format = "(.*)"', section)[1]) + found.replace('"spending"', '"spent_by_job"')
@@ -65,7 +67,7 @@ def test_blocks_of_the_serving_page_run(spark, postgres, redis_server, tmp_path,
     assert len(BLOCKS) == 2
     for block in BLOCKS:
         code = block.replace("host=localhost port=5432", f"host=127.0.0.1 port={postgres.port}")
-        code = code.replace("redis://localhost:6379/0", redis_server.url).replace(
+        code = code.replace("redis://localhost:6379/0", redis_server.address).replace(
             '.json("payments")', f'.json("{tmp_path}/payments")'
         )
         exec(code.replace('"checkpoint-', f'"{tmp_path}/checkpoint-'), known)
