@@ -282,9 +282,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def planned(options: argparse.Namespace) -> list[Cell]:
     """Return the cells of a command line, each with its number of kills."""
     deals: dict[str, tuple[float, int, tuple[str, ...]]]
+    # Drivers come last in each turn. Each of their kills costs the start of a process, so an interrupted run has more kills this way.
     deals = {
-        DRIVER: (DRIVER_SHARE, DRIVER_EACH, SINKS),
         **{name: (one.share, one.each, one.sinks) for name, one in KINDS.items()},
+        DRIVER: (DRIVER_SHARE, DRIVER_EACH, SINKS),
     }
     whole = sum(share for share, _, _ in deals.values())
     cells = [
