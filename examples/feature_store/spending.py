@@ -1,8 +1,8 @@
 """Features of panestream in Feast: training data from Parquet files, and current values from an online store.
 
-A query keeps what each card spent in the last hour and day, and writes a row when a value changes. Feast joins questions with the
-row of their time. The answers equal those of tiles, which panestream computes from the same payments in another way. Then Feast
-loads the newest row of each card into SQLite.
+A query writes what each card spent in the last hour and day, with a row for each change of a value. Here it is a batch over the
+history; `start` in place of `run` makes it a stream. Feast joins questions with the row of their time. The answers equal those of
+tiles, which panestream computes from the same payments in another way. Then Feast loads the newest row of each card into SQLite.
 
     pip install 'panestream[spark]' feast
     python examples/feature_store/spending.py
@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame
 
 import panestream as pst
 from panestream import agg
-from panestream.testing import MicroBatches
 
 NINE = datetime(2026, 3, 2, 9, tzinfo=timezone.utc)
 
@@ -34,12 +33,13 @@ def at(minutes: float) -> datetime:
     return NINE + timedelta(minutes=minutes)
 
 
-PAYMENTS_SCHEMA = "card string, ts timestamp, amount bigint"
-# Each list arrives as one micro-batch.
 PAYMENTS = [
-    [("ann", at(0.2), 20), ("ann", at(40), 5), ("bob", at(41.5), 7)],
-    [("bob", at(41.7), 2), ("ann", at(95), 1)],
-    [("cid", at(600), 3)],
+    ("ann", at(0.2), 20),
+    ("ann", at(40), 5),
+    ("bob", at(41.5), 7),
+    ("bob", at(41.7), 2),
+    ("ann", at(95), 1),
+    ("cid", at(600), 3),
 ]
 QUESTIONS = [("ann", at(1)), ("ann", at(60.5)), ("ann", at(300)), ("bob", at(42.5)), ("bob", at(101)), ("dan", at(60))]
 WINDOWS = {"1h": "1 hour", "24h": "24 hours"}
@@ -50,7 +50,7 @@ def write_values(payments: DataFrame, folder: Path) -> None:
     """Write a row for each change of a card's values. It is valid from ``as_of`` on."""
     keyed = pst.stream(payments, time="ts", out_of_orderness="10 seconds").key_by("card")
     values = keyed.rolling(WINDOWS, every="1 minute").agg(agg.sum("amount").alias("spent"))
-    values.start(checkpoint=f"{folder}/checkpoint", main=pst.ParquetSink(f"{folder}/values")).await_termination()
+    values.run(main=pst.ParquetSink(f"{folder}/values"))
 
 
 def feature_store(folder: Path) -> FeatureStore:
@@ -108,7 +108,7 @@ def by_tiles(payments: DataFrame) -> dict[Any, tuple[int | None, ...]]:
 
 def online(store: FeatureStore, *cards: str) -> dict[str, tuple[int | None, ...]]:
     """Load the newest row of each card into the online store, and look up some cards."""
-    store.materialize(start_date=NINE, end_date=at(600))
+    store.materialize(start_date=NINE, end_date=at(601))
     names = [f"spending:{name}" for name in FEATURES]
     found = store.get_online_features(features=names, entity_rows=[{"card": card} for card in cards]).to_dict()
     return {card: tuple(found[name][number] for name in FEATURES) for number, card in enumerate(cards)}
@@ -123,12 +123,10 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        payments = MicroBatches(spark, folder / "payments", PAYMENTS_SCHEMA)
-        for batch in PAYMENTS:
-            payments.add(batch)
-        write_values(payments.stream(), folder)
+        payments = spark.createDataFrame(PAYMENTS, "card string, ts timestamp, amount bigint")
+        write_values(payments, folder)
         store = feature_store(folder)
-        found, expected = by_feast(store), by_tiles(payments.batch())
+        found, expected = by_feast(store), by_tiles(payments)
         for (card, time), values in sorted(found.items()):
             print(f"{card} at {time:%H:%M:%S}: {values}")
         print(

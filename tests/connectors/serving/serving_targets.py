@@ -38,7 +38,8 @@ class PausedRedis(Paused, pst.sinks.RedisSink):
 
 
 def postgres_sink(spark, folder, kind=pst.sinks.PostgresSink):
-    return {"main": kind(os.environ["SERVING_DSN"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)}
+    main = kind(os.environ["SERVING_DSN"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+    return {"main": main, "late": pst.ParquetSink(str(folder / "late_postgres"))}
 
 
 def postgres_rows(spark, folder):
@@ -50,7 +51,8 @@ def postgres_rows(spark, folder):
 
 
 def redis_sink(spark, folder, kind=pst.sinks.RedisSink):
-    return {"main": kind(os.environ["SERVING_URL"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)}
+    main = kind(os.environ["SERVING_URL"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+    return {"main": main, "late": pst.ParquetSink(str(folder / "late_redis"))}
 
 
 def redis_rows(spark, folder):
