@@ -240,7 +240,7 @@ def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill], ja
     while True:
         before = len(_struck(folder))
         written = log.stat().st_size if log.exists() else 0
-        code = _run_once(folder)
+        code = end_of(start_job(folder))
         if code == 0:
             break
         if code > 0 and failures < FAILURES and any(words in log.read_text()[written:] for words in OVERLOADED):
@@ -278,15 +278,17 @@ def compare(spark: SparkSession, folder: Path, outputs: Mapping[str, Sequence[st
     """
     struck = sum(len(tags) for tags in outputs.values())
     number = max(1, int(os.environ.get("PANESTREAM_KILLS", str(struck))) // struck)
+    # Two kills for each micro-batch from the third on, and one more file, so that the last kill strikes a running query.
+    files = max(FILES, 3 + (number + 1) // 2)
     undisturbed, killed = folder / "undisturbed", folder / "killed"
     for work in (undisturbed, killed):
-        write_clicks(work / "clicks")
+        write_clicks(work / "clicks", files)
     began = time.monotonic()
     jars = spark.sparkContext.getConf().get("spark.jars", "") or ""
-    kills = run_with_kills(killed, list(outputs), kills_of(outputs, number), jars)
+    kills = run_with_kills(killed, list(outputs), kills_of(outputs, number, files=files), jars)
     for kill in kills:
         print(f"seed {SEED}: {kill}")
-    print(f"{len(kills)} kills in {time.monotonic() - began:.0f} s")
+    print(f"{len(kills)} kills in {time.monotonic() - began:.0f} s, {files} files")
     for name in outputs:
         start(spark, name, undisturbed).await_termination()
         expected, found = (sorted(map(tuple, target_named(name).read(spark, work)), key=repr) for work in (undisturbed, killed))
@@ -299,10 +301,11 @@ def _struck(folder: Path) -> list[Kill]:
     return [Kill(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def _run_once(folder: Path) -> int:
+def start_job(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the job of ``plan.json`` in its own process group."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     with (folder / "job.log").open("ab") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "tests.connectors.kills", str(folder)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
@@ -310,14 +313,22 @@ def _run_once(folder: Path) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            return process.wait(timeout=LONGEST_RUN_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"the job did not end within {LONGEST_RUN_SECONDS} s") from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+
+
+def end_of(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a job, and return its exit code.
+
+    Raises:
+        RuntimeError: The job took too long. It is killed.
+    """
+    try:
+        return process.wait(timeout=LONGEST_RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"the job did not end within {LONGEST_RUN_SECONDS} s") from None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 if __name__ == "__main__":

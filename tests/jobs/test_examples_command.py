@@ -29,7 +29,8 @@ def invoke(*arguments):
 def test_examples_command_lists_every_example_with_a_description():
     result = invoke("examples")
     assert result.exit_code == 0, result.output
-    names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | {"notebooks", "pipelines"}
+    folders = {"feature_store", "notebooks", "pipelines"}
+    names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | folders
     assert set(cli.known_examples()) == names
     for name, words in cli.known_examples().items():
         assert len(words) > 15, name

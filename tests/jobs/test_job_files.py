@@ -729,8 +729,33 @@ def test_examples_are_valid_in_both_modes(example, mode):
         ('"iceberg"\ntable = "ice.shop.views"', pst.TableSink("ice.shop.views", format="iceberg")),
         ('"delta"\ntable = "views"\noptions.mergeSchema = true', pst.TableSink("views", "delta", {"mergeSchema": "true"})),
         ('"merge"\ntable = "views"\ntable_format = "iceberg"', pst.MergeSink("views", ["item_id"], "iceberg")),
+        (
+            '"postgres"\ndsn = "host=db user=etl"\ntable = "shop.views"\npassword_variable = "DB_PASSWORD"',
+            pst.sinks.PostgresSink("host=db user=etl", "shop.views", keys=["item_id"], password_variable="DB_PASSWORD"),
+        ),
+        (
+            '"redis"\nurl = "redis://cache:6379/0"\nprefix = "views"\nkeys = ["town"]\nexpire_seconds = 60',
+            pst.sinks.RedisSink("redis://cache:6379/0", "views", keys=["town"], expire_seconds=60),
+        ),
     ],
 )
-def test_sinks_can_be_delta_and_iceberg_tables(job_of, sink, recipe):
+def test_sinks_can_be_tables_and_serving_stores(job_of, sink, recipe):
     job = job_of(changed_job('"parquet"\npath = "out/main"', sink))
     assert job.sinks.main.recipe(job.key) == recipe
+
+
+@pytest.mark.parametrize(
+    ("sink", "answer"),
+    [
+        ("'postgres'\ntable = 't'\ndsn = 'host=db password=hunter2'", "main: a PostgresSink: a DSN contains a password"),
+        ("'postgres'\ntable = 't'\ndsn = \"host=db hunter2\\t\"", "main.dsn: must be an address in one line, without a password"),
+        ("'postgres'\ntable = 't'\ndsn = ['password=hunter2']", "main.dsn: must be an address in one line, without a password"),
+        ("'postgres'\ntable = 't'\ndsn = 'host=db'\npassword = 'hunter2'", "main.password: unknown key; did you mean 'password_variable'?"),
+        ("'redis'\nprefix = 'p'\nurl = 'redis://:hunter2@cache'", "main: a RedisSink: a URL contains a password"),
+        ("'redis'\nprefix = 'p'\nurl = 'redis://cache'\npassword_variable = 'hunter2!'", "main.password_variable: must be the name of an"),
+    ],
+)  # fmt: skip
+def test_password_in_a_job_file_is_refused_without_showing_it(complaint, sink, answer):
+    [told] = complaint(changed_job('"parquet"\npath = "out/main"', sink))
+    assert f": sinks.{answer}" in told
+    assert "hunter2" not in told

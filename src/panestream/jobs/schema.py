@@ -328,6 +328,20 @@ def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
 
 identifier = name_like(_NAME, "name", "a name of letters, digits and underscores that does not begin with a digit")
 
+
+def undisclosed(reader: Reader, what: str) -> Reader:
+    """Return a reader whose errors describe the value as ``what`` and do not show it, because a password may be in it."""
+
+    @reads(reader.words, reader.shape)
+    def read(value: object, place: DocumentPlace) -> Any:
+        try:
+            return reader(value, DocumentPlace(place.document, place.where))
+        except InvalidValue:
+            place.wrong(f"must be {what}")
+
+    return read
+
+
 table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "table, db.table or catalog.db.table in plain names")
 
 

@@ -22,6 +22,7 @@ from panestream.jobs.schema import (
     spark_options,
     table_name,
     text,
+    undisclosed,
 )
 from panestream.jobs.streams import check_names
 
@@ -90,6 +91,8 @@ FORMATS: Mapping[str, Format] = {
     ),
     "console": Format("", "console", lambda *_: pst.ConsoleSink()),
 }
+_ADDRESS = undisclosed(text, "an address in one line, without a password")
+_VARIABLE = undisclosed(identifier, "the name of an environment variable, such as DB_PASSWORD, not the password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ class SinkSection(Section):
         url: address of "redis", without a password: ``redis://cache:6379/0``.
         prefix: beginning of all keys of "redis".
         password_variable: the environment variable with the password of "postgres" or "redis".
-        expire_seconds: how long a key of "redis" stays after its last change. The default is for ever.
+        expire_seconds: how long a key of "redis" stays after its last change. By default it stays forever.
         keys: key columns of "merge", "kafka", "postgres" and "redis". The default is the job's key for results, and no key for
             late and invalid rows.
         options: options for Spark's writer, for files, "kafka" and tables that append.
@@ -129,10 +132,10 @@ class SinkSection(Section):
     servers: str | None = setting(text, None)
     topic: str | None = setting(text, None)
     compacted: bool | None = setting(boolean, None)
-    dsn: str | None = setting(text, None)
-    url: str | None = setting(text, None)
+    dsn: str | None = setting(_ADDRESS, None)
+    url: str | None = setting(_ADDRESS, None)
     prefix: str | None = setting(text, None)
-    password_variable: str | None = setting(identifier, None)
+    password_variable: str | None = setting(_VARIABLE, None)
     expire_seconds: int | None = setting(integer(1), None)
     keys: tuple[str, ...] | None = setting(array(text), None)
     options: Mapping[str, str] = setting(spark_options, {})

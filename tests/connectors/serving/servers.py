@@ -10,7 +10,10 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 PASSWORD = "a-password-of-a-test"
 START_SECONDS = 60
@@ -49,8 +52,23 @@ class Server:
                 raise NoServerError(f"the server did not start: {(self.folder / 'server.log').read_text()[-800:]}")
             time.sleep(0.1)
 
+    @property
+    def address(self) -> str:
+        """How a sink connects: a DSN or a URL, without the password."""
+        raise NotImplementedError
+
     def answers(self) -> bool:
         raise NotImplementedError
+
+    def kill(self) -> None:
+        """Kill the server and all its processes with ``kill -9``."""
+        if self.process is None:
+            raise RuntimeError("the server does not run")
+        one = psutil.Process(self.process.pid)
+        for each in (one, *one.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        self.process.wait()
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -93,14 +111,14 @@ class Postgres(Server):
         return [str(self.binaries / "postgres"), "-D", data, "-p", str(self.port), *words]  # type: ignore[operator]
 
     @property
-    def dsn(self) -> str:
+    def address(self) -> str:
         return f"host=127.0.0.1 port={self.port} dbname=postgres user=etl"
 
     def answers(self) -> bool:
         import psycopg
 
         try:
-            psycopg.connect(self.dsn, password=PASSWORD, connect_timeout=2).close()
+            psycopg.connect(self.address, password=PASSWORD, connect_timeout=2).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -108,7 +126,7 @@ class Postgres(Server):
     def rows(self, question: str) -> list[tuple]:
         import psycopg
 
-        with psycopg.connect(self.dsn, password=PASSWORD, autocommit=True) as connection:
+        with psycopg.connect(self.address, password=PASSWORD, autocommit=True) as connection:
             cursor = connection.execute(question)
             return cursor.fetchall() if cursor.description else []
 
@@ -129,13 +147,13 @@ class Redis(Server):
         ]  # fmt: skip
 
     @property
-    def url(self) -> str:
+    def address(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def client(self):
         import redis
 
-        return redis.Redis.from_url(self.url, password=PASSWORD, decode_responses=True)
+        return redis.Redis.from_url(self.address, password=PASSWORD, decode_responses=True)
 
     def answers(self) -> bool:
         import redis

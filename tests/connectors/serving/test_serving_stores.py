@@ -27,8 +27,8 @@ def make(request):
     server, name = request.getfixturevalue(request.param), f"t_{uuid.uuid4().hex[:12]}"
 
     def sink(keys=("card",), **more):
-        kind, address = (pst.sinks.PostgresSink, server.dsn) if request.param == "postgres" else (pst.sinks.RedisSink, server.url)
-        return kind(address, name, keys=list(keys), password_variable=SECRET, **more)
+        kind = pst.sinks.PostgresSink if request.param == "postgres" else pst.sinks.RedisSink
+        return kind(server.address, name, keys=list(keys), password_variable=SECRET, **more)
 
     sink.server, sink.name = server, name
     return sink
@@ -171,7 +171,7 @@ def test_wrong_password_is_not_in_the_error(make, monkeypatch):
 def test_postgres_table_without_unique_index_is_refused_with_the_way_out(postgres):
     name = f"plain_{uuid.uuid4().hex[:8]}"
     postgres.rows(f"CREATE TABLE {name} (card text, spent bigint)")
-    sink = opened(pst.sinks.PostgresSink(postgres.dsn, name, keys=["card"], password_variable=SECRET), run_of())
+    sink = opened(pst.sinks.PostgresSink(postgres.address, name, keys=["card"], password_variable=SECRET), run_of())
     with pytest.raises(SinkError, match="has no primary key or unique index on exactly its key columns"):
         sink.write(CHANGES, 0)
 
@@ -179,7 +179,7 @@ def test_postgres_table_without_unique_index_is_refused_with_the_way_out(postgre
 def test_postgres_shows_a_micro_batch_whole_or_not_at_all(postgres):
     name = f"checked_{uuid.uuid4().hex[:8]}"
     postgres.rows(f"CREATE TABLE {name} (card text PRIMARY KEY, spent bigint CHECK (spent < 100))")
-    sink = opened(pst.sinks.PostgresSink(postgres.dsn, name, keys=["card"], password_variable=SECRET), run_of())
+    sink = opened(pst.sinks.PostgresSink(postgres.address, name, keys=["card"], password_variable=SECRET), run_of())
     sink.write(CHANGES, 0)
     with pytest.raises(SinkError, match=f"PostgreSQL table {name}.*check constraint"):
         sink.write(rows(card=["ann", "bob"], spent=[50, 500]), 1)
@@ -188,7 +188,7 @@ def test_postgres_shows_a_micro_batch_whole_or_not_at_all(postgres):
 
 
 def test_redis_key_expires_after_its_last_change(redis_server):
-    sink = pst.sinks.RedisSink(redis_server.url, "short", keys=["card"], password_variable=SECRET, expire_seconds=100)
+    sink = pst.sinks.RedisSink(redis_server.address, "short", keys=["card"], password_variable=SECRET, expire_seconds=100)
     opened(sink, run_of()).write(CHANGES, 0)
     with redis_server.client() as client:
         assert 0 < client.ttl("short:ann") <= 100
@@ -196,7 +196,7 @@ def test_redis_key_expires_after_its_last_change(redis_server):
 
 
 def test_emptied_redis_is_noticed_by_the_next_micro_batch(redis_server):
-    sink = opened(pst.sinks.RedisSink(redis_server.url, "emptied", keys=["card"], password_variable=SECRET), run_of())
+    sink = opened(pst.sinks.RedisSink(redis_server.address, "emptied", keys=["card"], password_variable=SECRET), run_of())
     with redis_server.client() as client:
         client.delete("emptied:#fence")
     with pytest.raises(SinkError, match="lost its fence while the query ran"):

@@ -38,7 +38,7 @@ def content(server, kind, name):
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_killed_and_paused_writers_leave_the_rows_of_the_model(kind, request, tmp_path):
     server = request.getfixturevalue("postgres" if kind == "postgres" else "redis_server")
-    address, name = (server.dsn if kind == "postgres" else server.url), f"w_{uuid.uuid4().hex[:10]}"
+    address, name = server.address, f"w_{uuid.uuid4().hex[:10]}"
     numbers, paused, fenced, kills = random.Random(SEED), None, 0, 0
 
     nursery = subprocess.Popen(

@@ -17,22 +17,24 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.connectors.serving.servers import PASSWORD, Postgres, Redis
 from tests.recovery.crashes import disks as disk_space
-from tests.recovery.crashes.cells import FILES, Cell, cells_of, in_turns, prepare_topics
+from tests.recovery.crashes.cells import Cell, cells_of, in_turns, prepare_topics
 from tests.recovery.crashes.drivers import kill_drivers
-from tests.recovery.crashes.places import SINKS
+from tests.recovery.crashes.places import SECRET, SERVING, SINKS, suits
 from tests.recovery.crashes.queries import QUERIES, clicks, ordered, settled, write_clicks
 from tests.recovery.crashes.report import save, write_report
 from tests.recovery.crashes.strikes import DRIVER, DRIVER_EACH, DRIVER_SHARE, KINDS, Kind, Scene
@@ -56,7 +58,9 @@ class Campaign:
         skipped: The kinds that cannot run on this machine, each with the reason.
         expected: The expected rows by operator.
         jars: The jars of the connectors, after the first lookup.
+        files: The number of micro-batches of each query.
         broker: The Kafka broker of all kinds that do not strike it.
+        stores: The PostgreSQL and Redis servers by sink.
         deadline: After this time no kill strikes and no cell starts.
         save: Writes the results so far. Called after each cell.
     """
@@ -67,7 +71,9 @@ class Campaign:
     skipped: dict[str, str] = field(default_factory=dict)
     expected: dict[str, dict[str, Any]] = field(default_factory=dict)
     jars: str = ""
+    files: int = 6
     broker: Any = None
+    stores: dict[str, Any] = field(default_factory=dict)
     deadline: float = math.inf
     save: Callable[[], object] = lambda: None
 
@@ -77,11 +83,12 @@ class Campaign:
 
     @property
     def rows(self) -> list[list[tuple[Any, ...]]]:
-        return clicks(FILES, self.seed)
+        return clicks(self.files, self.seed)
 
-    def session(self, cells: Sequence[dict[str, Any]], master: str, connectors: bool = True, **settings: str) -> dict[str, Any]:
-        """Return a plan for a victim process."""
-        return {"master": master, "connectors": connectors, "jars": self.jars, "settings": settings, "cells": list(cells)}
+    def session(self, cells: Sequence[Cell], plans: Sequence[dict[str, Any]], master: str, **settings: str) -> dict[str, Any]:
+        """Return a plan for a victim process, with the jars of the connectors if one of these cells needs them."""
+        connectors = any(cell.sink in ("delta", "iceberg", "kafka") for cell in cells)
+        return {"master": master, "connectors": connectors, "jars": self.jars, "settings": settings, "cells": list(plans)}
 
     def find_what_is_expected(self) -> None:
         """Run every query undisturbed into files, and as a batch.
@@ -92,12 +99,13 @@ class Campaign:
         work = self.folder / "undisturbed"
         struck = {cell.operator for cell in self.cells}
         told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES if operator in struck]
-        done = work / f"seed-{self.seed}-{'-'.join(cell.operator for cell in told)}"
+        done = work / f"seed-{self.seed}-{self.files}-{'-'.join(cell.operator for cell in told)}"
         # Write them even if they exist: Spark orders files by age, and a copied folder has lost their ages.
         write_clicks(self.clicks, self.rows)
         if not done.exists():
             work.mkdir(exist_ok=True)
-            plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
+            plans = [{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told]
+            plan = self.session(self.cells, plans, "local[2,4]")
             victim = Victim.start(work, plan)
             victim.process.wait(SESSION_SECONDS)
             if victim.process.returncode:
@@ -110,12 +118,30 @@ class Campaign:
                 raise AssertionError(f"{cell.operator}: the undisturbed run differs from the batch")
         self.jars = (work / "jars").read_text()
 
-    def start_broker(self) -> None:
-        """Start the broker of the cells whose kind does not strike brokers. The others get a broker each session."""
-        from scripts.kafka_broker import Broker
+    @contextmanager
+    def servers(self) -> Generator[None]:
+        """Run the servers that the cells need. Cells whose kind strikes brokers get a broker for each session."""
+        sinks = {cell.sink for cell in self.cells if cell.wanted}
+        with ExitStack() as stack:
+            if "kafka" in sinks:
+                from scripts.kafka_broker import Broker
 
-        self.broker = Broker(self.folder / "kafka")
-        self.broker.start()
+                self.broker = Broker(self.folder / "kafka")
+                self.broker.start()
+                stack.callback(self.broker.stop)
+            os.environ[SECRET] = PASSWORD
+            for sink, make in (("postgres", Postgres), ("redis", Redis)):
+                if sink in sinks:
+                    self.stores[sink] = make()
+                    stack.callback(self.stores[sink].stop)
+                    self.stores[sink].start()
+            yield
+
+    def plan(self, cell: Cell, work: Path, broker: Any) -> dict[str, Any]:
+        """Prepare the sink of a cell, and return the victim's instructions."""
+        address = self.stores[cell.sink].address if cell.sink in SERVING else broker.servers if broker else ""
+        prepare_topics(cell, work, address, self.rows)
+        return cell.plan(work, self.clicks, address)
 
     def strike(self, cells: Sequence[Cell]) -> None:
         """Strike some cells of one kind."""
@@ -141,8 +167,7 @@ class Campaign:
                 break
             work = self.folder / cell.name
             work.mkdir()
-            prepare_topics(cell, work, self.broker.servers, self.rows)
-            plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
+            plan = self.session([cell], [self.plan(cell, work, self.broker)], "local[2,4]")
             try:
                 # Continue with the aims after those of the last operator on this sink, so that each sink meets every aim.
                 turn = DRIVER_EACH * (list(QUERIES).index(cell.operator) // len(SINKS))
@@ -164,13 +189,11 @@ class Campaign:
                 broker = Broker(work / "kafka")
                 broker.start()
                 stack.callback(broker.stop)
-            for cell in cells:
-                prepare_topics(cell, work, broker.servers, self.rows)
-            plans = {cell.name: cell.plan(work, self.clicks, broker.servers) for cell in cells}
+            plans = {cell.name: self.plan(cell, work, broker) for cell in cells}
             disks: dict[str, dict[str, disk_space.Disk]] = {}
             if kind.disks:
                 for cell in cells:
-                    places = ["checkpoint"] if cell.sink == "kafka" else ["checkpoint", "sink"]
+                    places = ["checkpoint"] if cell.sink in ("kafka", *SERVING) else ["checkpoint", "sink"]
                     mounts = stack.enter_context(disk_space.mounted([work / cell.name / place for place in places]))
                     disks[cell.name] = dict(zip(places, mounts, strict=True))
             master, workers, settings = kind.master, [], dict(_TASKS if kind.master is None else {})
@@ -182,15 +205,16 @@ class Campaign:
                 workers = [process.pid for process in processes]
                 settings |= {"spark.executor.memory": "700m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": path}
                 settings |= {"spark.executor.instances": "2"}
-            victim = Victim.start(work, self.session(list(plans.values()), master, **settings))
+            victim = Victim.start(work, self.session(cells, list(plans.values()), master, **settings))
             try:
                 for cell in cells:
                     if time.monotonic() > self.deadline:
                         return
                     checkpoint = Path(plans[cell.name]["checkpoint"])
                     scene = Scene(
-                        victim, cell.name, checkpoint, cell.chance(self.seed), disks.get(cell.name, {}), broker, workers
-                    )
+                        victim, cell.name, checkpoint, cell.chance(self.seed), disks.get(cell.name, {}), broker,
+                        self.stores.get(cell.sink), workers,
+                    )  # fmt: skip
                     self._strike_one(kind, cell, scene)
                     self._compare(cell, work)
                 victim.process.wait(60)
@@ -229,6 +253,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         default=list(QUERIES),
         help="among which kills are dealt out (default: all)",
     )
+    parser.add_argument("--sinks", nargs="+", choices=SINKS, default=list(SINKS), help="as for operators (default: all)")
+    parser.add_argument("--files", type=int, default=6, help="micro-batches of each query (default: %(default)s)")
     parser.add_argument(
         "--only",
         nargs="+",
@@ -244,6 +270,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--lanes", type=int, default=2, help="cells that run beside one another (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="a folder (default: %(default)s)")
+    parser.add_argument("--name", default="crashes", help="the name of the result's files (default: %(default)s)")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -255,12 +282,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def planned(options: argparse.Namespace) -> list[Cell]:
     """Return the cells of a command line, each with its number of kills."""
     deals: dict[str, tuple[float, int, tuple[str, ...]]]
-    deals = {DRIVER: (DRIVER_SHARE, DRIVER_EACH, ()), **{name: (one.share, one.each, one.sinks) for name, one in KINDS.items()}}
+    # Drivers come last in each turn. Each of their kills costs the start of a process, so an interrupted run has more kills this way.
+    deals = {
+        **{name: (one.share, one.each, one.sinks) for name, one in KINDS.items()},
+        DRIVER: (DRIVER_SHARE, DRIVER_EACH, SINKS),
+    }
     whole = sum(share for share, _, _ in deals.values())
     cells = [
         cell
         for kind, (share, each, sinks) in deals.items()
-        for cell in cells_of(kind, round(options.kills * share / whole), each, sinks, options.operators)
+        if (chosen := [sink for sink in sinks if sink in options.sinks])
+        for cell in cells_of(kind, round(options.kills * share / whole), each, chosen, options.operators, suits)
     ]
     unknown = set(options.only) - {cell.title for cell in cells}
     if unknown:
@@ -270,16 +302,13 @@ def planned(options: argparse.Namespace) -> list[Cell]:
 
 def run(options: argparse.Namespace, folder: Path, began: float) -> Campaign:
     """Run all cells of a command line."""
-    campaign = Campaign(folder, options.seed, planned(options), deadline=time.monotonic() + 60 * options.minutes)
+    deadline = time.monotonic() + 60 * options.minutes
+    campaign = Campaign(folder, options.seed, planned(options), files=options.files, deadline=deadline)
     campaign.save = lambda: save(options, campaign.cells, campaign.skipped, began, ended=False)
     campaign.find_what_is_expected()
     print(f"{time.strftime('%H:%M:%S')} undisturbed runs and batches agree; now the kills", flush=True)
-    campaign.start_broker()
-    try:
-        with ThreadPoolExecutor(max_workers=options.lanes) as lanes:
-            list(lanes.map(campaign.strike, in_turns(campaign.cells, TOGETHER)))
-    finally:
-        campaign.broker.stop()
+    with campaign.servers(), ThreadPoolExecutor(max_workers=options.lanes) as lanes:
+        list(lanes.map(campaign.strike, in_turns(campaign.cells, TOGETHER)))
     return campaign
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.recovery.crashes.places import SINKS, Place, make_topics
 from tests.recovery.crashes.queries import QUERIES, Row, ordered, settled
-
-FILES = 6
-"""Micro-batches of each query."""
 
 
 @dataclass
@@ -87,7 +84,14 @@ def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
 
 
-def cells_of(kind: str, kills: int, each: int, sinks: Sequence[str] = (), operators: Sequence[str] = ()) -> list[Cell]:
+def cells_of(
+    kind: str,
+    kills: int,
+    each: int,
+    sinks: Sequence[str] = (),
+    operators: Sequence[str] = (),
+    suits: Callable[[str, str], bool] = lambda operator, sink: True,
+) -> list[Cell]:
     """Return a cell for every operator with every sink that suits the kind, in the order of striking, with their kills.
 
     The first cells have each operator once, with the sinks in turn. The next cells have each operator with the next sink, and so
@@ -100,13 +104,19 @@ def cells_of(kind: str, kills: int, each: int, sinks: Sequence[str] = (), operat
         each: Kills for one cell. A cell gets fewer if each operator and each sink would otherwise not get a cell.
         sinks: The sinks to strike, or all if empty.
         operators: The operators to strike, or all if empty.
+        suits: Returns whether an operator can write to a sink. Other pairs get no cell.
     """
     sinks, operators = sinks or SINKS, operators or tuple(QUERIES)
+    suited = {operator: found for operator in operators if (found := [sink for sink in sinks if suits(operator, sink)])}
     pairs = [
-        (operator, sinks[(place + turn) % len(sinks)]) for turn in range(len(sinks)) for place, operator in enumerate(operators)
+        (operator, found[(place + turn) % len(found)])
+        for turn in range(len(sinks))
+        for place, (operator, found) in enumerate(suited.items())
+        if turn < len(found)
     ]
     # The first pairs, up to this number, cover every operator and every sink.
-    fewest = max(len(operators), next(n for n in range(len(pairs) + 1) if {sink for _, sink in pairs[:n]} == set(sinks)))
+    covered = {sink for _, sink in pairs}
+    fewest = max(len(suited), next(n for n in range(len(pairs) + 1) if {sink for _, sink in pairs[:n]} == covered))
     struck = min(max(kills // each, fewest), kills, len(pairs))
     cells = [Cell(kind, operator, sink, 0) for operator, sink in pairs]
     for number in range(kills if struck else 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,12 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import panestream as pst
 from panestream.spark.sinks.base import Sink
-from tests.recovery.crashes.queries import SCHEMA, Query, Row, collected
+from tests.recovery.crashes.queries import QUERIES, SCHEMA, Query, Row, collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SINKS = ("files", "delta", "iceberg", "kafka")
+SERVING = ("postgres", "redis")
+SINKS = ("files", "delta", "iceberg", "kafka", *SERVING)
+SECRET = "SERVING_PASSWORD"
+"""The environment variable with the password of the serving stores."""
+
+
+def suits(operator: str, sink: str) -> bool:
+    """Return whether a sink can store the rows of an operator's query."""
+    return sink not in SERVING or QUERIES[operator].by_key
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Place:
         kind: One of :data:`SINKS`.
         name: A name that no other run uses, for topics and a catalog.
         folder: The folder of file sinks.
-        servers: The Kafka servers.
+        servers: The address of Kafka, PostgreSQL or Redis.
     """
 
     kind: str
@@ -36,8 +45,8 @@ class Place:
     servers: str = ""
 
     def merges(self, query: Query) -> bool:
-        """Return whether changes are merged into a table, which then holds the final results."""
-        return query.changes and self.kind in ("delta", "iceberg")
+        """Return whether the sink merges the rows of a key and window, and then holds the final results."""
+        return self.kind in SERVING or (query.changes and self.kind in ("delta", "iceberg"))
 
     def sinks(self, spark: SparkSession, query: Query) -> dict[str, Sink]:
         """Return the sink of each output. Late rows are appended."""
@@ -45,15 +54,25 @@ class Place:
 
     def _sink(self, spark: SparkSession, query: Query, output: str) -> Sink:
         where = self._where(spark, output)
-        if self.kind == "files":
+        if self.in_files(output):
             return pst.ParquetSink(where)
+        if self.kind == "postgres":
+            return pst.sinks.PostgresSink(self.servers, where, keys=["user"], password_variable=SECRET)
+        if self.kind == "redis":
+            return pst.sinks.RedisSink(self.servers, where, keys=["user"], password_variable=SECRET)
         if self.kind == "kafka":
             return pst.KafkaSink(self.servers, where, ["user"])
         return pst.MergeSink(where, ["user"]) if output == "main" and self.merges(query) else pst.TableSink(where)
 
+    def in_files(self, output: str) -> bool:
+        """Return whether an output is written as files. Late rows have no key that a serving store could keep."""
+        return self.kind == "files" or (self.kind in SERVING and output != "main")
+
     def _where(self, spark: SparkSession, output: str) -> str:
-        if self.kind == "files":
+        if self.in_files(output):
             return str(self.folder / output)
+        if self.kind in SERVING:
+            return self.name
         if self.kind == "delta":
             return f"delta.`{self.folder / output}`"
         if self.kind == "kafka":
@@ -76,8 +95,9 @@ class Place:
         where = self._where(spark, output)
         if self.kind == "kafka":
             return self._once(where)
-        df = spark.read.parquet(where).drop("batch_id") if self.kind == "files" else spark.table(where)
-        return collected(df)
+        if self.in_files(output):
+            return collected(spark.read.parquet(where).drop("batch_id"))
+        return [_from_json(row) for row in stored(self)] if self.kind in SERVING else collected(spark.table(where))
 
     def _once(self, topic: str) -> list[Row]:
         """Return the records that a reader takes who follows the rule of the newest micro-batch."""
@@ -94,6 +114,20 @@ class Place:
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": self.topic("clicks"), "startingOffsets": "earliest"}
         records = spark.readStream.format("kafka").options(**options).option("maxOffsetsPerTrigger", rows).load()
         return records.selectExpr(f"from_json(string(value), '{SCHEMA}') AS row").select("row.*")
+
+
+def stored(place: Place) -> list[Row]:
+    """Return all rows of a place in a serving store, with times as ISO 8601. No part of panestream reads them."""
+    if place.kind == "postgres":
+        import psycopg
+
+        with psycopg.connect(place.servers, password=os.environ[SECRET], options="-c timezone=UTC") as connection:
+            return [row for (row,) in connection.execute(f"SELECT to_jsonb(rows) FROM {place.name} AS rows")]
+    import redis
+
+    with redis.Redis.from_url(place.servers, password=os.environ[SECRET], decode_responses=True) as client:
+        keys = [key for key in client.scan_iter(f"{place.name}:*") if not key.endswith("#fence")]
+        return [json.loads(value) for value in client.mget(keys)]
 
 
 def _from_json(value: Mapping[str, Any]) -> Row:

@@ -53,6 +53,7 @@ class Query:
         last: The column that grows with each firing of a window, or None if each row counts by itself.
         open_end: True if no separate result contains the rows of the last file, which only move the watermark.
         closing: True if its windows close at the end of the input (``fire_at_end``), in a separate micro-batch.
+        by_key: True if a micro-batch has at most one row for each key and window, as serving stores need.
     """
 
     build: Callable[[DataFrame], pst.datastream.WindowedResult]
@@ -63,6 +64,7 @@ class Query:
     last: str | None = "firing_number"
     open_end: bool = True
     closing: bool = False
+    by_key: bool = False
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -159,9 +161,11 @@ _SESSIONS = pst.EventTimeSessionWindows.with_gap("15 seconds")
 _LOOK_BACKS = pst.LookBackWindows.of("40 seconds")
 _PREDICATES = pst.PredicateWindows.of(start="price >= 60", end="price < 20", gap="30 seconds")
 QUERIES = {
-    "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes"),
-    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(sum_up, _RESULTS), "accumulating panes", last="clicks"),
-    "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True),
+    "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes", by_key=True),
+    "accumulating": Query(
+        lambda df: _windowed(df, _MINUTE).apply_arrow(sum_up, _RESULTS), "accumulating panes", last="clicks", by_key=True
+    ),
+    "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True, by_key=True),
     "counts": Query(
         lambda df: _totals(_keyed(df).count_window(7, 3).options(key_groups=2)), "counts", late=(), last=None, open_end=False
     ),
@@ -184,6 +188,7 @@ QUERIES = {
         lambda df: _totals(_keyed(df, _WAIT).window(_PREDICATES).side_output_late_data("late").options(key_groups=2)),
         "predicates",
         last=None,
+        by_key=True,
     ),
     "join": Query(lambda df: _in_both(df).pairs("full").with_firing(), "aligned panes", results=_PAIR, late=_BOTH),
     "interval_join": Query(
@@ -200,7 +205,9 @@ QUERIES = {
         late=_BOTH,
     ),
     "tiles": Query(lambda df: _windowed(df, _MINUTE).panes(*_AGGREGATES), "aligned panes", results=(), last="rows"),
-    "closed": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes", open_end=False, closing=True),
+    "closed": Query(
+        lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes", open_end=False, closing=True, by_key=True
+    ),
 }
 """The queries by the name of their operator, or by what distinguishes them from another query of that operator."""
 

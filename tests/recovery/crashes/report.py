@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.run import machine
 from tests.connectors import components
-from tests.recovery.crashes.cells import FILES, Cell
+from tests.recovery.crashes.cells import Cell
 from tests.recovery.crashes.places import SINKS
 from tests.recovery.crashes.queries import QUERIES, ROWS
 from tests.recovery.crashes.strikes import DRIVER, DRIVER_SAYS, KINDS
@@ -43,12 +43,12 @@ def save(
     options.results.mkdir(parents=True, exist_ok=True)
     head = _head(about, cells, skipped, struck)
     notes = [f"- **{cell.title}**: {cell.difference}. Again: `{_again(options, cell)}`" for cell in failed]
-    (options.results / "crashes.md").write_text(
+    (options.results / f"{options.name}.md").write_text(
         "\n".join([*head, *lines, *(["", "## Failed", "", *notes] if notes else [])]) + "\n"
     )
     found: dict[str, Any] = {**about, "struck": struck, "identical": identical(cells), "skipped": dict(skipped)}
     found["cells"] = [asdict(cell) for cell in cells]
-    (options.results / "crashes.json").write_text(json.dumps(found, indent=1) + "\n")
+    (options.results / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
     return failed
 
 
@@ -73,7 +73,10 @@ def _again(options: argparse.Namespace, cell: Cell) -> str:
 def _dealt(options: argparse.Namespace) -> str:
     """Return the options that set how many kills each cell gets."""
     chosen = "" if len(options.operators) == len(QUERIES) else f" --operators {' '.join(options.operators)}"
-    return f"--kills {options.kills} --seed {options.seed}{chosen}"
+    chosen += "" if len(options.sinks) == len(SINKS) else f" --sinks {' '.join(options.sinks)}"
+    chosen += "" if len(options.kinds) == len(KINDS) + 1 else f" --kinds {' '.join(options.kinds)}"
+    files = "" if options.files == 6 else f" --files {options.files}"
+    return f"--kills {options.kills} --seed {options.seed}{chosen}{files}"
 
 
 def _about(options: argparse.Namespace, began: float) -> dict[str, Any]:
@@ -89,7 +92,8 @@ def _about(options: argparse.Namespace, began: float) -> dict[str, Any]:
         "commit": commit.stdout.strip(),
         "machine": machine(),
         "components": components.packages(),
-        "micro_batches": FILES,
+        "sinks": options.sinks,
+        "micro_batches": options.files,
         "rows_of_a_micro_batch": ROWS,
     }
 
@@ -123,12 +127,13 @@ def _head(about: Mapping[str, Any], cells: Sequence[Cell], skipped: Mapping[str,
 
 
 def _table(cells: Sequence[Cell], skipped: Mapping[str, str]) -> list[str]:
-    lines = [f"| kill | operator | {' | '.join(SINKS)} | struck |", f"|---|---|{'---:|' * len(SINKS)}---:|"]
+    sinks = [sink for sink in SINKS if any(cell.sink == sink for cell in cells)]
+    lines = [f"| kill | operator | {' | '.join(sinks)} | struck |", f"|---|---|{'---:|' * len(sinks)}---:|"]
     for kind in dict.fromkeys(cell.kind for cell in cells):
         for operator in QUERIES:
             row = [one for one in cells if (one.kind, one.operator) == (kind, operator)]
             if row:
-                told = [next((_told(one, skipped) for one in row if one.sink == sink), "") for sink in SINKS]
+                told = [next((_told(one, skipped) for one in row if one.sink == sink), "") for sink in sinks]
                 lines.append(f"| {kind} | {operator} | {' | '.join(told)} | {sum(len(one.struck) for one in row)} |")
     return [
         *lines,

@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.recovery.crashes.disks import Disk
+from tests.recovery.crashes.places import SERVING, SINKS
 from tests.recovery.crashes.victims import Progress, Victim, executors, killed, wait_until
 
 if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
+    from tests.connectors.serving.servers import Server
 
 LOST_TASK = ("Lost task",)
 LOST_EXECUTOR = ("Lost executor",)
 LOST_BROKER = ("disconnected", "could not be established", "Connection to node")
+STORE_WORDS = ("PostgreSQL table", "Redis keys")
 DISK_WORDS = ("No space left on device", "Read-only file system", "mkdir of file:", "Mkdirs failed to create")
 
 
@@ -36,6 +39,7 @@ class Scene:
         chance: Decides the moments and targets.
         disks: The disks of the query, by their use.
         broker: The broker of its topics.
+        store: The server of its serving store.
         workers: The processes of a cluster's workers.
         hurry: The longest pause after the start of a micro-batch was noticed.
     """
@@ -46,6 +50,7 @@ class Scene:
     chance: random.Random
     disks: dict[str, Disk] = field(default_factory=dict)
     broker: Broker | None = None
+    store: Server | None = None
     workers: list[int] = field(default_factory=list)
     hurry: float = 0.8
 
@@ -131,6 +136,22 @@ def strike_broker(scene: Scene) -> str | None:
     return "broker" if wait_until(lambda: scene.victim.said(*LOST_BROKER) > before, 3, 0.1) else None
 
 
+def strike_store(scene: Scene) -> str | None:
+    """Kill the server of the serving store, and start it again after the query failed."""
+    if scene.store is None:
+        raise RuntimeError("there is no store to strike at")
+    hold, before = scene.victim.folder / "hold", len(scene.victim.failures(scene.name))
+    hold.touch()
+    scene.store.kill()
+    try:
+        wait_until(lambda: scene.over or len(scene.victim.failures(scene.name)) > before, 20)
+    finally:
+        scene.store.start()
+        hold.unlink()
+    errors = scene.victim.failures(scene.name)[before:]
+    return "server" if errors and any(word in errors[0] for word in STORE_WORDS) else None
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of kill that leaves the driver alive, so that one session runs all queries.
@@ -140,7 +161,7 @@ class Kind:
         share: Its share of all kills.
         each: How many kills a cell gets if there are enough. Cheap kills get more.
         master: The master of the session, or None for a cluster of two workers.
-        sinks: The sinks that the kind suits, or all if empty.
+        sinks: The sinks that the kind suits.
         disks: True if the query writes to separate disks.
         says: A description for the report.
     """
@@ -149,7 +170,7 @@ class Kind:
     share: float
     each: int = 2
     master: str | None = "local[2,4]"
-    sinks: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = SINKS
     disks: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     says: str = ""
@@ -158,6 +179,13 @@ class Kind:
 KINDS = {
     "broker": Kind(
         strike_broker, 0.06, sinks=("kafka",), says="`kill -9` of the Kafka broker, for source and sink, and its restart"
+    ),
+    "store": Kind(
+        strike_store,
+        0.06,
+        master="local[2,1]",
+        sinks=SERVING,
+        says="`kill -9` of the PostgreSQL or Redis server until the query has failed, and its restart",
     ),
     "executor": Kind(strike_executor, 0.11, master=None, says="`kill -9` of one of two executors of a standalone cluster"),
     "disk": Kind(

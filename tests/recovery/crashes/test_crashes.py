@@ -27,6 +27,14 @@ def test_comparison_ignores_the_order_of_rows():
     assert difference("files", main=FIRINGS[::-1]) == ""
 
 
+def test_rows_of_a_serving_store_are_compared_with_the_batch():
+    last = {**ROW, "firing": "late", "firing_number": 1}
+    assert difference("postgres", main=[last]) == ""
+    assert "1 rows missing, 0 too many" in difference("redis", main=[])
+    assert "1 too many" in difference("redis", main=FIRINGS)
+    assert "late: 1 rows missing" in difference("postgres", main=[last], late=[])
+
+
 @pytest.mark.parametrize("sink", ["files", "kafka"])
 def test_comparison_reports_missing_repeated_and_changed_rows(sink):
     assert "1 rows missing, 0 too many" in difference(sink, main=FIRINGS[:1])
@@ -78,6 +86,13 @@ def test_interrupted_campaign_has_struck_every_operator_and_sink(operators, sink
     assert max(cell.wanted for cell in struck) - min(cell.wanted for cell in struck) <= 1
 
 
+def test_operator_gets_no_cell_with_a_sink_that_does_not_suit_it():
+    cells = cells_of("driver", 20, 2, ("x", "y"), ("a", "b", "c"), lambda operator, sink: operator == "a" or sink == "y")
+    assert {(cell.operator, cell.sink) for cell in cells} == {("a", "x"), ("a", "y"), ("b", "y"), ("c", "y")}
+    assert [cell.operator for cell in cells[:3]] == ["a", "b", "c"]
+    assert cells_of("driver", 20, 2, ("x",), ("b",), lambda operator, sink: False) == []
+
+
 def test_each_cell_gets_the_requested_kills_until_none_are_left():
     operators = ["a", "b", "c"]
     assert [cell.wanted for cell in cells_of("disk", 12, 2, ("x", "y"), operators)] == [2] * 6
@@ -114,18 +129,23 @@ def test_clicks_have_late_rows_tardy_rows_and_a_last_file(tmp_path):
 def test_command_distributes_its_kills_and_can_run_one_cell():
     pytest.importorskip("pyspark")
     from tests.recovery.crashes.campaign import parse, planned
-    from tests.recovery.crashes.places import SINKS
+    from tests.recovery.crashes.places import SERVING, SINKS, suits
     from tests.recovery.crashes.strikes import DRIVER, KINDS
 
     cells = planned(parse(["--kills", "300"]))
     assert abs(sum(cell.wanted for cell in cells) - 300) <= len(KINDS)
-    assert {(cell.operator, cell.sink) for cell in cells if cell.kind == DRIVER} == {(o, s) for o in QUERIES for s in SINKS}
+    assert {(cell.operator, cell.sink) for cell in cells if cell.kind == DRIVER} == {
+        (o, s) for o in QUERIES for s in SINKS if suits(o, s)
+    }
     for kind in (DRIVER, *KINDS):
         struck = [cell for cell in cells if cell.kind == kind and cell.wanted]
-        assert {cell.operator for cell in struck} == set(QUERIES)
-        assert {cell.sink for cell in struck} == ({"kafka"} if kind == "broker" else set(SINKS))
+        sinks = SINKS if kind == DRIVER else KINDS[kind].sinks
+        assert {cell.operator for cell in struck} == {o for o in QUERIES if any(suits(o, sink) for sink in sinks)}
+        assert {cell.sink for cell in struck} == set(sinks)
     few = planned(parse(["--kills", "12", "--operators", "join", "tiles"]))
     assert {cell.operator for cell in few if cell.wanted} == {"join", "tiles"}
+    few = planned(parse(["--kills", "12", "--sinks", *SERVING]))
+    assert {(cell.kind, cell.sink) for cell in few} == {(k, s) for k in (DRIVER, *KINDS) if k != "broker" for s in SERVING}
     [one] = planned(parse(["--kills", "300", "--only", "driver/panes/delta"]))
     assert one.wanted == next(cell.wanted for cell in cells if cell.title == one.title)
     assert one.chance(1).random() == next(cell for cell in cells if cell.title == one.title).chance(1).random()

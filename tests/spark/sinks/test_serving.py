@@ -82,6 +82,7 @@ def test_column_that_no_store_takes_is_refused_with_its_type():
         (lambda: pst.sinks.PostgresSink(DSN, "t", keys=[]), "needs at least one key column"),
         (lambda: pst.sinks.PostgresSink(f"{DSN} password=x", "t", keys=["k"]), "a DSN contains a password"),
         (lambda: pst.sinks.PostgresSink("postgresql://etl:x@db/shop", "t", keys=["k"]), "a DSN contains a password"),
+        (lambda: pst.sinks.PostgresSink("postgresql://etl:x/y@db/shop", "t", keys=["k"]), "a DSN contains a password"),
         (lambda: RedisSink("redis://:x@cache:6379", "p", keys=["k"]), "a URL contains a password"),
         (lambda: RedisSink("redis://cache:6379?password=x", "p", keys=["k"]), "a URL contains a password"),
         (lambda: RedisSink("cache:6379", "p", keys=["k"]), "needs a URL such as redis://localhost:6379/0"),

@@ -28,7 +28,7 @@ from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_w
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PASSWORD = re.compile(r"password\s*=|//[^/@]*:[^/@]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"password\s*=|//[^@]*:[^@]*@", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFUSED = (pt.is_duration, pt.is_interval, pt.is_time)
 
