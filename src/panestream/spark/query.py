@@ -321,8 +321,8 @@ def start(
     checkpoint without a state ``restores`` that of the savepoint, and a query with control messages gets ``also``.
     """
     _check_name(spark, request.name)
-    plan, sinks, checkpoint, on_progress = chain[-1].plan, request.sinks, request.checkpoint, request.on_progress
-    remote = is_connect(spark)
+    plan, remote = chain[-1].plan, is_connect(spark)
+    sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
     requested = (
         replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
     )
