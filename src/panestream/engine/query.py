@@ -24,6 +24,7 @@ class WindowQuery:
         every_firing: whether every single firing is wanted, which only the row operator provides.
         pickled_state: whether state may store values without columns as pickles.
         fill: how windows without rows are filled, or None if they are not emitted.
+        per_key: whether each key has its own watermark, which only the row operator provides.
     """
 
     assigner: WindowAssigner
@@ -33,6 +34,7 @@ class WindowQuery:
     every_firing: bool = False
     pickled_state: bool = False
     fill: Fill | None = None
+    per_key: bool = False
 
     @property
     def firing_trigger(self) -> Trigger:
