@@ -13,7 +13,7 @@ import pytest
 
 import panestream as pst
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows, RowPlan
-from panestream.engine.operators.row.key_watermarks import row_operator
+from panestream.engine.operators.row.operator import row_operator
 from panestream.engine.operators.row.window_operator import Output, RowOperator
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from panestream.engine.explain import ReprHtml
 from panestream.engine.operators.row.contents import AnyWindowFunction, RowPlan
-from panestream.engine.operators.row.key_watermarks import row_operator
+from panestream.engine.operators.row.operator import row_operator
 from panestream.engine.operators.row.window_operator import (
     FiredResult,
     Output,

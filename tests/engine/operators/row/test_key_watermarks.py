@@ -88,6 +88,14 @@ def test_late_row_of_an_idle_key_refires_its_window_within_allowed_lateness():
     assert micro_batch(harness, ("van", 86, 4), ("van", 75, 8), ("van", 5, 16)) == ([("van", 80, 5)], [8, 16])
 
 
+def test_window_closed_under_a_smaller_lateness_stays_closed_though_its_key_is_idle():
+    before, after = harness_of(), harness_of(allowed_lateness=1000)
+    micro_batch(before, ("van", 50, 1))
+    after.restore(before.snapshot())
+    assert micro_batch(after, ("car", 200, 2))[0] == [("van", 50, 1)]
+    assert micro_batch(after, ("van", 5, 4), ("van", 55, 8), ("bus", 5, 16)) == ([("van", 50, 9), ("bus", 0, 16)], [4])
+
+
 def test_idle_key_without_windows_leaves_the_state_without_rows_of_its_page():
     harness = harness_of()
     for number in range(50):

@@ -31,7 +31,7 @@ class PerKeyOperator(RowOperator):
 
     def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
         super().__init__(plan, state, key_group)
-        assert plan.key_watermarks is not None  # noqa: S101 - see row_operator
+        assert plan.key_watermarks is not None  # noqa: S101 - see row_operator of operator.py
         self._delay, self._idle_after = plan.key_watermarks
         self._floor = self.watermark
 
@@ -114,8 +114,3 @@ class PerKeyOperator(RowOperator):
         self._enter(window_state.owner)
         self._closed_before = self.closed
         return super()._resume(window_state)
-
-
-def row_operator(plan: RowPlan, state: State, key_group: int = 0) -> RowOperator:
-    """Return the row operator of a plan."""
-    return (RowOperator if plan.key_watermarks is None else PerKeyOperator)(plan, state, key_group)

@@ -26,7 +26,7 @@ from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
 from panestream.engine.operators.row.codec import key_values
 from panestream.engine.operators.row.contents import AggregateRows, RowPlan
-from panestream.engine.operators.row.key_watermarks import row_operator
+from panestream.engine.operators.row.key_watermarks import PerKeyOperator
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
@@ -160,6 +160,11 @@ class _RowStorage:
 
     def sizes(self) -> Sequence[int]:
         return self.operator.store.sizes()
+
+
+def row_operator(plan: RowPlan, state: State, key_group: int = 0) -> RowOperator:
+    """Return the row operator of a plan."""
+    return (RowOperator if plan.key_watermarks is None else PerKeyOperator)(plan, state, key_group)
 
 
 class RowGroupOperator(GroupOperator[_Arrived | None]):

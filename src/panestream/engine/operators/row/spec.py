@@ -309,7 +309,7 @@ class _RowViews:
         values: list[str] = []
         for row, text in enumerate(named_columns(table, [column])[0].to_pylist()):
             for name, value in self._tables.parts_of(text):
-                if name == EMITTED:
+                if name in (EMITTED, PROGRESS):
                     continue
                 rows.append(row)
                 names.append(name)
