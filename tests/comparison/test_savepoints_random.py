@@ -42,6 +42,7 @@ from panestream.windowing.triggers import (
     ProcessingTimeoutTrigger,
     PurgingTrigger,
 )
+from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import (
     fills,
     harness,
@@ -299,7 +300,9 @@ def on_rows(rng: random.Random, seed: int) -> None:
         return  # merging windows do not have their own state
     operator = plan_functions(windowing, function, results, harness.ROWS, function, harness.KEYS)
     assert isinstance(operator, RowSpec)
-    plan = harness.plan_for(operator, windowing, rng.choice([0, 3]), late=rng.random() < 0.5)
+    idle_after = rng.choice([None, 1, 3 * span]) if assigner.is_event_time else None
+    strategy = WatermarkStrategy(rng.choice([0, 3]), key_idle_after=idle_after)
+    plan = harness.plan_for(operator, windowing, late=rng.random() < 0.5, watermark=strategy)
     batches = harness.random_stream(rng, span, clock=windowing.uses_processing_time)
     if kind >= 0.7:
         batches = [replace(batch, end=False) for batch in batches]

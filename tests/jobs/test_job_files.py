@@ -120,6 +120,7 @@ def test_day_in_utc_plus_8_is_a_window_with_an_offset(job_of):
             'delay = "1 minute"\nper_partition = "partition"\nidleness = "10 s"',
             WatermarkStrategy.for_bounded_out_of_orderness("1 minute").per_partition("partition").with_idleness("10 s"),
         ),
+        ('delay = "1 s"\nper_key = "6 h"', WatermarkStrategy.for_bounded_out_of_orderness("1 second").per_key("6 hours")),
     ],
 )
 def test_job_file_can_have_every_watermark_strategy(job_of, watermark, recipe):
@@ -390,8 +391,8 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             "job.toml:14: watermark.delay: is for strategy 'bounded', not for 'monotonous'",
         ),
         (
-            changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
-            "job.toml:13: watermark.strategy: strategy 'none' does not have watermarks: leave out 'per_partition' and 'idleness'",
+            changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'\nper_key = '1 h'"),
+            "job.toml:13: watermark.strategy: strategy 'none' does not have watermarks: leave out 'per_key' and 'idleness'",
         ),
         (
             changed_job('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),

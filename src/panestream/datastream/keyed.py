@@ -273,7 +273,8 @@ class KeyedStream(KeyedEvents):
             )
         assigner, gap = resolve_gap(self.source.df, assigner)
         assigner, predicates = resolve_predicates(self.source.df, assigner)
-        return WindowedStream(self, WindowQuery(assigner), gap=gap, predicates=predicates)
+        windowing = WindowQuery(assigner, per_key=self.source.watermark.of_keys is not None)
+        return WindowedStream(self, windowing, gap=gap, predicates=predicates)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Put the events of each key into several kinds of windows, in one pass over the data and with one state.

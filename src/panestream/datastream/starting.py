@@ -155,6 +155,10 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
         raise InvalidPlanError("fire_at_end moves the watermark, but windows or triggers of processing time use the clock")
     if plan.watermark.delay is None and plan.watermark.generator is None:
         raise InvalidPlanError("fire_at_end moves the watermark, but no_watermarks() does not have one. Use another strategy")
+    if plan.watermark.of_keys is not None:
+        raise InvalidPlanError(
+            "fire_at_end closes windows of all keys at one time, but with per_key each key has its own. Leave out one of them"
+        )
     check_closable(plan.assigner)
 
 

@@ -23,7 +23,7 @@ from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MOST_BYTES, State
 from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.errors import PanestreamError, PlanMismatchError
+from panestream.errors import InvalidPlanError, PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -129,6 +129,11 @@ class WindowPlan:
     pairs: Pairs | None = None
     constants: Mapping[str, str] = field(default_factory=dict)
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        why_not = self.operator.capabilities.no_key_watermarks
+        if self.watermark.of_keys is not None and why_not is not None:
+            raise InvalidPlanError(f"{self.assigner!r} with {self.watermark!r}: {why_not}. Leave out per_key")
 
     @property
     def wakes_up(self) -> bool:
@@ -241,6 +246,7 @@ class WindowPlan:
             "operator": self.operator.name,
             **self.operator.identity(),
             **({"split": f"{self.split.parts} parts by {self.split.by}"} if self.split is not None else {}),
+            **({"watermark": "per key"} if self.watermark.of_keys is not None else {}),
             **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
         }
 
@@ -351,6 +357,7 @@ class Capabilities:
         evicts: whether an evictor takes rows out of windows, so that the state no longer has them.
         no_firings: why rows cannot have firing columns, or None if they can.
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
+        no_key_watermarks: why keys cannot have their own watermarks, or None if they can.
         uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
         shows_processing_time: whether user code may read the processing time, even if the windows do not depend on it.
         follows_oldest: whether results depend on the earliest event time of the query, which reports then have.
@@ -370,6 +377,7 @@ class Capabilities:
     evicts: bool = False
     no_firings: str | None = None
     no_changelog: str | None = None
+    no_key_watermarks: str | None = "columns have one watermark for all keys"
     uses_processing_time: bool = False
     shows_processing_time: bool = False
     holds_from: str | None = None
@@ -456,6 +464,13 @@ class OperatorSpec(ABC):
     @abstractmethod
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
         """Return open windows, kept elements, user states and timers. Missing tables or columns raise StateFormatError."""
+
+    def reached(self, plan: WindowPlan, saved: StateTables) -> tuple[int, int]:
+        """Return the watermark, and the last instant up to which windows are closed.
+
+        If each key has its own watermark, they are those of the key whose rows ``saved`` has.
+        """
+        return saved.header["watermarks"]["watermark"], saved.header["closed"]
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:

@@ -85,6 +85,9 @@ COLUMNS_ONLY: Sequence[Rule] = (filled_panes_rule, look_back_rule, predicates_ru
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Rules tried in turn; the first that recognises the windows and the function decides."""
 
+PER_KEY = "each key has its own watermark"
+"""Why no columnar operator runs a query."""
+
 
 def choose(window: WindowQuery, asked: WindowRequest) -> OperatorSpec:
     """Return the operator of a query, or raise InvalidPlanError if none fits or an aggregate does not take its type."""
@@ -94,9 +97,9 @@ def choose(window: WindowQuery, asked: WindowRequest) -> OperatorSpec:
             return verdict.operator
     if isinstance(asked, FunctionOfRows) and asked.accumulators is not None:
         return _in_two_phases(window, asked)
-    reasons: Sequence[str] = ()
+    reasons: Sequence[str] = [PER_KEY] if window.per_key else ()
     composed, plain = reduction(window), reduced(window)
-    for rule in RULES:
+    for rule in () if window.per_key else RULES:
         verdict = rule(plain, asked)
         if isinstance(verdict, Supported):
             return verdict.operator

@@ -25,6 +25,7 @@ class WindowQuery:
         pickled_state: whether state may store values without columns as pickles.
         fill: how windows without rows are filled, or None if they are not emitted.
         listed_keys: the keys that are filled without ever having rows, or None.
+        per_key: whether each key has its own watermark, which only the row operator provides.
     """
 
     assigner: WindowAssigner
@@ -35,6 +36,7 @@ class WindowQuery:
     pickled_state: bool = False
     fill: Fill | None = None
     listed_keys: ListedKeys | None = None
+    per_key: bool = False
 
     @property
     def firing_trigger(self) -> Trigger:

@@ -232,6 +232,8 @@ def _why_not(window: WindowQuery) -> list[str]:
         reasons.append(f"do not keep elements to evict. Leave out {window.evictor!r}")
     if window.allowed_lateness:
         reasons.append("emit no result twice: leave out allowed_lateness, and let the watermark wait longer")
+    if window.per_key:
+        reasons.append("have one watermark for all keys: leave out per_key")
     if window.every_firing:
         reasons.append("have one firing each: leave out every_firing")
     return reasons

@@ -158,6 +158,8 @@ def _result_request(result: WindowedResult, event_time: object, arrival: object)
     events, windowed = result.windowed.keyed.source, result.windowed
     if event_time is not None:
         raise InvalidPlanError("lateness(result): the event time is the result's own: leave it out")
+    if events.watermark.of_keys is not None:
+        raise InvalidPlanError("lateness counts by one watermark for all keys, but this query has per_key. Give it the DataFrame")
     order: Any = (arrival,) if isinstance(arrival, (str, Column)) else arrival or events.order
     spec = windowed.windowing
     request = LatenessRequest(

@@ -259,9 +259,12 @@ def _place(trace: Trace, firing: Firing) -> int:
 
 
 def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return the times reached after given numbers of rows, or nothing if only the end of input advanced time."""
+    """Return the times reached after given numbers of rows.
+
+    There are none if only the end of input advanced time, or if the watermarks of several keys would make one line.
+    """
     moved = trace.clocks if by_clock(trace) else trace.watermarks
-    if moved and moved[0].time >= MAX_TIMESTAMP:
+    if moved and (moved[0].time >= MAX_TIMESTAMP or any(each.of != moved[0].of for each in moved)):
         return ()
     found, at = list[tuple[int, int]](), 0
     for each in moved:

@@ -325,6 +325,7 @@ class Watermark(Section):
         strategy: "bounded" (by ``delay``), "monotonous", or "none".
         delay: maximum delay of rows relative to the newest event time.
         per_partition: a column that has a separate watermark for each of its values.
+        per_key: gives each key its own watermark, which is never further behind that of the stream than this event time.
         idleness: time without rows after which a partition no longer holds the others back.
         max_ahead: rows further ahead than this are treated as rows without event time.
         max_ahead_of: reference for ``max_ahead``, the "clock" of Spark (live data) or the other "rows" (old data).
@@ -334,6 +335,7 @@ class Watermark(Section):
     strategy: str = setting(choice("bounded", "monotonous", "none"), "bounded")
     delay: str | None = setting(duration(), None)
     per_partition: str | None = setting(column, None)
+    per_key: str | None = setting(duration(zero=False), None)
     idleness: str | None = setting(duration(zero=False), None)
     max_ahead: str | None = setting(duration(), None)
     max_ahead_of: str | None = setting(choice("clock", "rows"), None)
@@ -344,8 +346,9 @@ class Watermark(Section):
             place.note("'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'")
         if self.strategy != "bounded" and self.delay is not None:
             place.at("delay").note(f"is for strategy 'bounded', not for {self.strategy!r}")
-        if self.strategy == "none" and (self.per_partition or self.idleness):
-            place.at("strategy").note("strategy 'none' does not have watermarks: leave out 'per_partition' and 'idleness'")
+        own = [name for name in ("per_partition", "per_key", "idleness") if getattr(self, name) is not None]
+        if self.strategy == "none" and own:
+            place.at("strategy").note(f"strategy 'none' does not have watermarks: leave out {' and '.join(map(repr, own))}")
         if self.closing_after is not None and to_micros(self.closing_after) % 1000:
             place.at("closing_after").note(f"must be whole milliseconds, as Spark's clock is, not {shown(self.closing_after)}")
         if self.strategy == "none" and self.closing_after is not None:
@@ -362,6 +365,8 @@ class Watermark(Section):
             recipe = WatermarkStrategy.for_bounded_out_of_orderness(self.delay or "0 seconds")
         if self.per_partition is not None:
             recipe = recipe.per_partition(self.per_partition)
+        if self.per_key is not None:
+            recipe = recipe.per_key(self.per_key)
         if self.idleness is not None:
             recipe = recipe.with_idleness(self.idleness)
         if self.closing_after is not None:

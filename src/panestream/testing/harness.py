@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.explain import ReprHtml
 from panestream.engine.operators.row.contents import AnyWindowFunction, RowPlan
+from panestream.engine.operators.row.operator import row_operator
 from panestream.engine.operators.row.window_operator import (
     FiredResult,
     Output,
-    RowOperator,
     count_key_state_entries,
     count_state_entries,
     count_timers,
@@ -25,7 +26,7 @@ from panestream.testing.elements import Columns
 from panestream.testing.harness_query import HarnessQuery, harness_query
 from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.tracing.events import Trace
-from panestream.tracing.recorder import TracedOperator
+from panestream.tracing.recorder import TracedOperator, traced_operator
 from panestream.tracing.texts import TraceTexts
 from panestream.tracing.why import ANY, Answer, explain
 from panestream.windowing.aggregates.base import Aggregate
@@ -147,7 +148,10 @@ class WindowTestHarness(ReprHtml):
         window = WindowQuery(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
         query = harness_query(window, functions, then, columns, side_output_late_data)
-        self._begin(query, key_group, traced, None if watermark_strategy is None else Clockwork(watermark_strategy))
+        clockwork = None if watermark_strategy is None else Clockwork(watermark_strategy)
+        if watermark_strategy is not None:
+            query = replace(query, plan=replace(query.plan, key_watermarks=watermark_strategy.of_keys))
+        self._begin(query, key_group, traced, clockwork)
 
     @classmethod
     def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
@@ -166,8 +170,8 @@ class WindowTestHarness(ReprHtml):
 
     def _open(self, state: MemoryState) -> None:
         self._state = state
-        operator = TracedOperator if self._traced else RowOperator
-        self._operator = operator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
+        made = traced_operator if self._traced else row_operator
+        self._operator = made(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
 
     def _parts(self) -> Mapping[str, str]:

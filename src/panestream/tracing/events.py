@@ -128,10 +128,14 @@ class TracedWindow:
 
 @dataclass(frozen=True, slots=True)
 class TimeMoved:
-    """An advance of event time or processing time to ``time``. Firings that it causes have later steps."""
+    """An advance of event time or processing time to ``time``. Firings that it causes have later steps.
+
+    ``of`` has the key whose watermark advanced, if each key has its own, and is empty otherwise.
+    """
 
     step: int
     time: int
+    of: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,12 @@ class Trace:
                 for each in elements
             ),
             windows=tuple(_renumbered(each, rows, kept) for each in windows),
+            watermarks=self.watermarks_of(key),
         )
+
+    def watermarks_of(self, key: Any) -> tuple[TimeMoved, ...]:
+        """Return the advances of event time that concern a key."""
+        return tuple(moved for moved in self.watermarks if all(same_key(each, key) for each in moved.of))
 
     @property
     def late(self) -> tuple[TracedElement, ...]:
@@ -339,7 +348,7 @@ def row_facts(trace: Trace, element: TracedElement) -> RowFacts:
         return RowFacts(element, taken)
     last = max(window.max_timestamp() for window in element.refused)
     closing = last + trace.allowed_lateness
-    passed = [moved.time for moved in trace.watermarks if moved.step < element.step and moved.time >= closing]
+    passed = [moved.time for moved in trace.watermarks_of(element.key) if moved.step < element.step and moved.time >= closing]
     return RowFacts(element, taken, passed[0] if passed else element.watermark, element.watermark - closing + 1)
 
 

@@ -72,6 +72,7 @@ class KnownState:
         clock: processing time, if windows follow it.
         closed: windows whose last instant is at or before this are closed for good.
         slowest: name and watermark of the source partition furthest behind, or None if there is one input.
+        of_key: whether the watermark and closed windows are those of one key, since each key has its own.
         late_dropped: late rows dropped over all keys, or None if the state does not count them.
     """
 
@@ -86,6 +87,7 @@ class KnownState:
     closed: int = MIN_TIMESTAMP
     slowest: tuple[str, int | None] | None = None
     late_dropped: int | None = None
+    of_key: bool = False
 
     @property
     def closed_now(self) -> int:
@@ -303,7 +305,12 @@ def follows_rows(plan: WindowPlan) -> bool:
 
 
 def check_key(plan: WindowPlan, *, given: bool) -> None:
-    """Raise InvalidPlanError if windows merge and no key is given, because sessions depend on the other rows of the key."""
+    """Raise InvalidPlanError if no key is given and each has its own watermark, or windows merge.
+
+    Sessions depend on the other rows of the key.
+    """
+    if plan.watermark.of_keys is not None and not given:
+        raise InvalidPlanError(f"each key has its own watermark. Give key= (of the key columns {', '.join(plan.key_names)})")
     if isinstance(plan.assigner, MergingWindowAssigner) and plan.key_names and not given:
         raise InvalidPlanError(
             "the session of a row depends on the other sessions of its key. Give key= "

@@ -14,6 +14,7 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TableOfRows, TablePerWindow
 from panestream.engine.operators.row.contents import EMPTY, KeepRows, KeyState, RowPlan, WindowState
+from panestream.engine.operators.row.key_watermarks import PerKeyOperator
 from panestream.engine.operators.row.operator import RowGroupOperator
 from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
@@ -252,6 +253,20 @@ class TracedOperator(RowOperator):
         return self._step
 
 
+class _TracedPerKeyOperator(TracedOperator, PerKeyOperator):
+    def advance_watermark(self, watermark: int) -> None:
+        PerKeyOperator.advance_watermark(self, watermark)
+
+    def _run_timers(self, owner: KeyState) -> None:
+        self._watermarks.append(TimeMoved(self._next_step(), self.watermark, (owner.key,)))
+        super()._run_timers(owner)
+
+
+def traced_operator(plan: RowPlan, state: State, key_group: int = 0) -> TracedOperator:
+    """Return the recording row operator of a plan."""
+    return (TracedOperator if plan.key_watermarks is None else _TracedPerKeyOperator)(plan, state, key_group)
+
+
 def _described(assigner: WindowAssigner, *others: Any) -> str:
     """Return the parts as in code. Functions and objects with a default ``repr`` appear by name, without a memory address."""
     text = ", ".join(repr(part) for part in (assigner, *others) if part is not None)
@@ -375,12 +390,15 @@ def _with_names(trace: Trace, names: Sequence[str]) -> Trace:
 class _TracedGroup(RowGroupOperator):
     """A key group's operator that runs all micro-batches without saving state in between; ``whole`` has the rows in order."""
 
-    _runs: ClassVar[type[RowOperator]] = TracedOperator
     _key_by_key: ClassVar[bool] = False  # a trace shows rows in order of arrival
 
     def __init__(self, plan: WindowPlan, spec: RowSpec, state: SealedState, group: int) -> None:
         self.whole: list[pa.Table] = []
         super().__init__(plan, spec, state, group)
+
+    @staticmethod
+    def _operator_of(plan: RowPlan, state: State, group: int) -> RowOperator:
+        return traced_operator(plan, state, group)
 
     def traced(self) -> Trace:
         assert isinstance(self._operator, TracedOperator)  # noqa: S101 - it makes one

@@ -219,7 +219,7 @@ def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
         return ["Time does not make it fire: only a further row may."]
     if not isinstance(window, TimeWindow) or trace.fires_by_time is None:
         return []
-    which, moved = ("watermark", trace.watermarks) if trace.is_event_time else ("clock", trace.clocks)
+    which, moved = ("watermark", trace.watermarks_of(of.key)) if trace.is_event_time else ("clock", trace.clocks)
     until = window.max_timestamp() if trace.is_event_time else window.end
     now = moved[-1].time if moved else MIN_TIMESTAMP
     reached = f"it is at {words.time(now)}" if moved else "it is not set yet"

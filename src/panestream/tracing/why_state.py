@@ -270,7 +270,7 @@ def _reached(known: KnownState) -> str:
             return "The watermark is not set yet."
         if known.watermark >= MAX_TIMESTAMP:
             return "The watermark is at the end of time: the input was at its end."
-        return f"The watermark is at {_time(known.watermark)}."
+        return f"The watermark{' of the key' if known.of_key else ''} is at {_time(known.watermark)}."
     return f"The clock had come to {_maybe(known.clock)}."
 
 

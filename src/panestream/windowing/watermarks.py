@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.foreign_names import ForeignNamesOfClass
@@ -65,6 +65,13 @@ class WatermarkGenerator(ABC):
         """Emit a watermark if needed; called once at the end of each micro-batch."""
 
 
+class KeyWatermarks(NamedTuple):
+    """How the watermark of a key follows its rows and the stream, in microseconds; see :meth:`WatermarkStrategy.per_key`."""
+
+    delay: int
+    idle_after: int
+
+
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``. All durations are in microseconds.
@@ -78,6 +85,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         expected: partitions that hold the watermark back before their first row.
         closes_after: the silence of all input after which the watermark follows the clock, or None to wait for rows.
         sides: for two streams as one, the name and strategy of each.
+        key_idle_after: how far the watermark of a key may be behind that of the stream, or None if keys have none of their own.
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
     """
@@ -91,9 +99,10 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     expected: tuple[str, ...] = ()
     closes_after: int | None = None
     sides: tuple[tuple[str, WatermarkStrategy], ...] = ()
+    key_idle_after: int | None = None
 
     def __post_init__(self) -> None:
-        lengths = (self.delay, self.idle_timeout, self.max_ahead_by, self.closes_after)
+        lengths = (self.delay, self.idle_timeout, self.max_ahead_by, self.closes_after, self.key_idle_after)
         given = [length for length in lengths if length is not None]
         check_micros("WatermarkStrategy.for_bounded_out_of_orderness('5 minutes')", *given)
 
@@ -158,6 +167,36 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         if isinstance(expected, str) or not all(isinstance(value, str) for value in values):
             raise InvalidPlanError(f"per_partition: expected needs values of {column!r} as a list of strings, got {expected!r}")
         return replace(self, partition_column=column, expected=values)
+
+    def per_key(self, idle_after: Duration) -> WatermarkStrategy:
+        """Give each key its own watermark, so that no key makes the rows of another late. Not in Flink.
+
+        The watermark of a key is the newest event time of its own rows, minus the out-of-orderness. Its windows fire, and its
+        rows are late, by this watermark alone. It never goes back. A device that uploads the hours of a dead zone is therefore
+        in time, although other devices are hours ahead.
+
+        A key is idle once its watermark is ``idle_after`` of event time behind the watermark of the stream, which all rows move
+        as without this method. From then on its watermark stays that far behind the stream, so its last windows fire. When the
+        key has rows again, only those behind this point are late. A key without earlier rows starts there too. Choose the
+        longest time for which a key may hold back its rows. A key that is idle and has no open window leaves the state.
+
+        The other methods move the watermark of the stream: :meth:`per_partition`, :meth:`with_idleness`, :meth:`closing_after`.
+        Such a query runs on the row operator, and a checkpoint is tied to it; ``idle_after`` may change. It is for windows of
+        event time. Raises InvalidPlanError if ``idle_after`` is not positive, or the strategy is not by bounded
+        out-of-orderness; the query raises it for two streams, keyed process functions, look-backs and other windows that run as
+        columns only.
+
+        >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_key(idle_after="6 hours")
+        WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_key(idle_after='6 hours')
+        """
+        micros = to_micros(idle_after, "per_key: idle_after")
+        if micros <= 0:
+            raise InvalidPlanError(f"per_key: idle_after must be positive, got {idle_after!r}")
+        if self.delay is None:
+            raise InvalidPlanError(
+                f"per_key derives the watermark of a key from its rows, but {self!r} does not. Use for_bounded_out_of_orderness"
+            )
+        return replace(self, key_idle_after=micros)
 
     def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
         """Stop a partition that is silent for ``timeout`` from holding the watermark back, until its next row.
@@ -244,7 +283,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         """Return the strategy of several streams as one, whose smallest watermark counts, as in Flink.
 
         ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. Raises InvalidPlanError
-        for user-defined generators, or if only one closes on silence.
+        for user-defined generators, for watermarks per key, or if only one closes on silence.
         """
         every = list(sides.values())
         if any(one.generator is not None for one in every):
@@ -252,6 +291,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
                 "a join of two streams does not support watermark generators. Use for_bounded_out_of_orderness on both sides, "
                 "with per_partition, with_idleness and max_ahead as needed"
             )
+        if any(one.of_keys is not None for one in every):
+            raise InvalidPlanError("a join of two streams has one watermark for all keys. Leave out per_key on both sides")
         closing = [one.closes_after for one in every]
         if None in closing and any(closing):
             raise InvalidPlanError(
@@ -272,6 +313,13 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def of_partition(self, partition: str) -> WatermarkStrategy:
         """Return the strategy of a source partition."""
         return next((one for name, one in self.sides if partition == name or partition.startswith(f"{name}/")), self)
+
+    @property
+    def of_keys(self) -> KeyWatermarks | None:
+        """How each key has its own watermark, or None if all keys have that of the stream."""
+        if self.delay is None or self.key_idle_after is None:
+            return None
+        return KeyWatermarks(self.delay, self.key_idle_after)
 
     @property
     def limits_ahead(self) -> bool:
@@ -298,6 +346,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         if self.partition_column is not None:
             values = ", ".join(map(repr, self.expected[:_SHOWN])) + (", ..." if len(self.expected) > _SHOWN else "")
             text += f".per_partition({self.partition_column!r}{f', expected=[{values}]' if values else ''})"
+        if self.key_idle_after is not None:
+            text += f".per_key(idle_after={format_duration(self.key_idle_after)!r})"
         if self.idle_timeout is not None:
             text += f".with_idleness({format_duration(self.idle_timeout)!r})"
         if self.max_ahead_by is not None:

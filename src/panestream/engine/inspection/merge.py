@@ -138,12 +138,17 @@ def plan_shown(plan: WindowPlan) -> PlanShown:
 
 
 def _furthest(times: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the time reached. Event time is equal in all key groups, but only groups that were called advance their clock."""
+    """Return the time reached.
+
+    Event time is equal in all key groups, unless only one has the key whose watermark it is. Only groups that were called advance
+    their clock.
+    """
     given = list(times)
     if not given:
         return {}
     clocks = [each["clock"] for each in given if each["clock"] is not None]
-    return {**given[0], "clock": max(clocks, default=None)}
+    event_time = {name: max(each[name] for each in given) for name in ("watermark", "closed")}
+    return {**given[0], **event_time, "clock": max(clocks, default=None)}
 
 
 def _groups(parts: Sequence[Part], *, filtered: bool) -> tuple[GroupShown, ...]:

@@ -191,6 +191,8 @@ def reduce_group(plan: WindowPlan, saved: StateTables, group: int, state_filter:
         "timers": _timers(views.timers),
         **_windows(plan, views.windows, state_filter),
     }
+    if plan.watermark.of_keys is not None and len(state_filter.keys) == len(plan.key_schema):
+        part["time"] |= dict(zip(("watermark", "closed"), plan.operator.reached(plan, saved), strict=True))
     if state_filter.listing:
         shown = zip(LISTED, (views.windows, views.elements, views.user_state, views.timers), strict=True)
         part["listed"] = {name: _first(view, LISTED[name], state_filter.most) for name, view in shown}

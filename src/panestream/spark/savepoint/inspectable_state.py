@@ -40,9 +40,10 @@ def lookup(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> Kn
     ``where`` describes the state for people. ``key`` is the requested key as the user gave it; without it keys are as in JSON.
     """
     given: Mapping[str, Sequence[Mapping[str, Json]]] = summary.listed or {"windows": (), "elements": ()}
+    of_key = plan.watermark.of_keys is not None and key is not ANY
     slowest = (
         next((source for source in summary.sources if source.name and not source.idle), None)
-        if summary.source_count > 1
+        if summary.source_count > 1 and not of_key
         else None
     )
     return KnownState(
@@ -57,6 +58,7 @@ def lookup(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> Kn
         closed=MIN_TIMESTAMP if summary.closed is None else summary.closed,
         slowest=None if slowest is None else (slowest.name, slowest.watermark),
         late_dropped=summary.late_dropped,
+        of_key=of_key,
     )
 
 
@@ -217,7 +219,7 @@ class InspectableState(ReprHtml, TraceableByKey):
         ``keys`` are as in :class:`~panestream.engine.inspection.reduce.StateFilter`. The rows show ``key``, or by default their
         key as in JSON. See :meth:`why` for the other arguments.
         """
-        if at is not None:
+        if at is not None or (window is not None and self.plan.watermark.of_keys is not None):
             check_key(self.plan, given=bool(keys))
         wanted = self._instant_in(at, window)
         state_filter = StateFilter(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)

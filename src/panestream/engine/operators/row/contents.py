@@ -20,6 +20,7 @@ from panestream.windowing.signatures import REDUCE, check_function, check_method
 from panestream.windowing.state import StateValues
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import Trigger
+from panestream.windowing.watermarks import KeyWatermarks
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 AnyWindowFunction = WindowFunction | ProcessWindowFunction
@@ -78,6 +79,7 @@ class RowPlan:
         element_type: the class of elements that are rows of a ``RowType`` or named tuples; not needed for other plain values.
         numbers_firings: whether each result records which firing of its window it comes from.
         keeps_emitted: whether windows keep their last result, for a changelog. The function has one result for a window.
+        key_watermarks: how each key has its own watermark, or None if all keys have that of the stream.
 
     Raises:
         InvalidWindowError: the lateness or the number of pages is out of range.
@@ -96,6 +98,7 @@ class RowPlan:
     element_type: type[tuple[object, ...]] | None = None
     numbers_firings: bool = False
     keeps_emitted: bool = False
+    key_watermarks: KeyWatermarks | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))
@@ -117,6 +120,8 @@ class RowPlan:
             raise InvalidWindowError(f"keys are divided into at least one page, got {self.pages}")
         if self.late_output == "":
             raise InvalidPlanError("the late output needs a name; None if late elements are only to be counted")
+        if self.key_watermarks is not None and not self.window.assigner.is_event_time:
+            raise InvalidPlanError(f"{self.window.assigner!r} does not end by event time. Leave out per_key")
         self._check_signatures()
         if self.window.merges:
             self._check_that_all_can_merge()
@@ -422,6 +427,10 @@ class WindowState:
             and self.event_timers.following() == NEVER
             and (timers is None or timers.following() == NEVER)
         )
+
+
+PROGRESS = "panestream watermark"
+"""The name of a key's progress in event time, among the states that the function keeps per key, if keys have watermarks."""
 
 
 class KeyState:

@@ -26,6 +26,7 @@ from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
 from panestream.engine.operators.row.codec import key_values
 from panestream.engine.operators.row.contents import AggregateRows, RowPlan
+from panestream.engine.operators.row.key_watermarks import PerKeyOperator
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
@@ -40,6 +41,7 @@ from panestream.engine.runtime.group_operator import (
     window_rows,
 )
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError
 from panestream.windowing.aggregates import Aggregate, Complete
@@ -126,6 +128,7 @@ def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
         late_output=plan.late_tag,
         numbers_firings=plan.with_firing and not plan.changelog,
         keeps_emitted=plan.changelog,
+        key_watermarks=plan.watermark.of_keys,
     )
     prepared = _Prepared(plan, row_type, row_plan)
     _last_prepared[:] = [prepared]
@@ -159,10 +162,14 @@ class _RowStorage:
         return self.operator.store.sizes()
 
 
+def row_operator(plan: RowPlan, state: State, key_group: int = 0) -> RowOperator:
+    """Return the row operator of a plan."""
+    return (RowOperator if plan.key_watermarks is None else PerKeyOperator)(plan, state, key_group)
+
+
 class RowGroupOperator(GroupOperator[_Arrived | None]):
     """The row operator of a key group. It tracks event time and processing time itself, because a query may use both."""
 
-    _runs: ClassVar[type[RowOperator]] = RowOperator
     _key_by_key: ClassVar[bool] = True
     """True if rows are processed key by key. A key's windows are then in the processor's cache, which saves a third of the time.
     Results are the same: keys are independent, and the rows of each stay in order."""
@@ -172,11 +179,16 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         prepared = _prepared(plan, settings)
         self._row_type = prepared.row_type
         self._row_plan = prepared.row_plan
-        self._operator = self._runs(prepared.row_plan, state, group)
+        self._operator = self._operator_of(prepared.row_plan, state, group)
         # A window can exceed the limit only if all elements together do; otherwise no window needs the check.
         if self._operator.store.bytes_of_elements > plan.most_bytes:
             self._operator.store.most_bytes = plan.most_bytes
         super().__init__(plan, state, _RowStorage(self._operator, state))
+
+    @staticmethod
+    def _operator_of(plan: RowPlan, state: State, group: int) -> RowOperator:
+        """Return the operator that this one runs on columns."""
+        return row_operator(plan, state, group)
 
     def process(self, batch: GroupInput) -> GroupOutput:
         with collector_paused():

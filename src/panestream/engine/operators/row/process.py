@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import index
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -185,7 +185,9 @@ class KeyedProcessOperator(RowOperator):
 class KeyedProcessGroupOperator(RowGroupOperator):
     """The keyed process operator on columns."""
 
-    _runs: ClassVar[type[RowOperator]] = KeyedProcessOperator
+    @staticmethod
+    def _operator_of(plan: RowPlan, state: State, group: int) -> RowOperator:
+        return KeyedProcessOperator(plan, state, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,7 @@ class KeyedProcessSpec(RowSpec):
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
             no_firings="a keyed process function has no windows that fire",
+            no_key_watermarks="a keyed process function has one watermark for all keys",
             no_changelog="a keyed process function emits rows, none of which takes the place of another",
         )
 

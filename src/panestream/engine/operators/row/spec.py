@@ -12,7 +12,7 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.operators.row.changes import EMITTED
-from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import PROGRESS, AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import INPUTS, TIME, DeclaredFunction, RowGroupOperator, RowSettings, row_tables
 from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
@@ -33,7 +33,7 @@ from panestream.engine.runtime.state_views import (
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
 from panestream.windowing.assigners.session import GapColumn
-from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import PurgingTrigger
 from panestream.windowing.triggers.after import fires_by_time
 from panestream.windowing.triggers.composition import all_parts
@@ -72,6 +72,7 @@ class RowSpec(RowSettings, OperatorSpec):
             fires_by_time=fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time),
             evicts=window.evictor is not None,
             no_changelog=self._why_no_changelog(),
+            no_key_watermarks=None if window.assigner.is_event_time else "these windows do not end by event time",
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
         )
@@ -125,6 +126,16 @@ class RowSpec(RowSettings, OperatorSpec):
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
         return row_views(plan, self, row_tables(plan, self), saved, group)
 
+    def reached(self, plan: WindowPlan, saved: StateTables) -> tuple[int, int]:
+        watermark, closed = OperatorSpec.reached(self, plan, saved)
+        of_keys = plan.watermark.of_keys
+        if of_keys is None:
+            return watermark, closed
+        stored = row_tables(plan, self).values_of(named_columns(saved.table(KEYS), ["values"])[0])
+        times = [values[PROGRESS][:2] for values in stored if PROGRESS in values]
+        floor = max(watermark - of_keys.idle_after, MIN_TIMESTAMP)
+        return max([floor, *(own for own, _ in times)]), max([closed, *(until for _, until in times)])
+
     def identity(self) -> Mapping[str, str]:
         return {
             "function": self.kind,
@@ -136,6 +147,7 @@ class RowSpec(RowSettings, OperatorSpec):
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         kept = "all elements of each window" if self.row_plan.keeps_elements else "one accumulator per key and window"
         kept += ", with its last result" if plan.changelog else ""
+        kept += ", the newest event time of each key until it is idle" if plan.watermark.of_keys is not None else ""
         sections = {
             "operator": [f"not columnar: {reason}" for reason in self.reasons],
             "trigger": [stable_repr(self.row_plan.window.firing_trigger)],
@@ -297,7 +309,7 @@ class _RowViews:
         values: list[str] = []
         for row, text in enumerate(named_columns(table, [column])[0].to_pylist()):
             for name, value in self._tables.parts_of(text):
-                if name == EMITTED:
+                if name in (EMITTED, PROGRESS):
                     continue
                 rows.append(row)
                 names.append(name)

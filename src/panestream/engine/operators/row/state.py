@@ -43,6 +43,7 @@ from panestream.engine.operators.row.codec import Codec, canonical_key, stable_h
 from panestream.engine.operators.row.contents import (
     EMPTY,
     NEVER,
+    PROGRESS,
     ChunkSlice,
     ElementList,
     KeyPage,
@@ -97,6 +98,7 @@ class RowStore:
         self.most_bytes = 0
         self._pickled = plan.window.pickled_state
         self._keeps_elements = plan.keeps_elements
+        self._keys_have_watermarks = plan.key_watermarks is not None
         codec = Codec(plan.element_type, plan.window.pickled_state)
         self._page_codec = PageCodec(codec, plan.keeps_elements, plan.window.assigner.is_event_time)
         self._chunk_codec = ElementChunkCodec(plan.element_type, codec, plan.window.evictor is not None)
@@ -169,6 +171,11 @@ class RowStore:
     def all_keys(self) -> Iterator[KeyState]:
         """Yield every key. Reads everything, for tests and harnesses."""
         for page in self._all_pages():
+            yield from page.keys.values()
+
+    def loaded_keys(self) -> Iterator[KeyState]:
+        """Yield the keys of the pages in memory."""
+        for _, page in sorted(self._pages.items()):
             yield from page.keys.values()
 
     @property
@@ -345,6 +352,9 @@ class RowStore:
         page.at_rest = page.window_count()
         self._count(_WINDOWS, page.at_rest)
         event = min((window_state.event_timers.following() for window_state in page.window_states()), default=NEVER)
+        if self._keys_have_watermarks:
+            # A key without timers is due when it becomes idle, since it then leaves the state.
+            event = min([event, *(owner.global_values.get(PROGRESS, (NEVER,))[0] for owner in page.keys.values())])
         clocks = (
             window_state.processing_timers.following()
             for window_state in page.window_states()

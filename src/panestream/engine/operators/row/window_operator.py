@@ -11,6 +11,7 @@ from panestream.engine.operators.row.changes import Changes
 from panestream.engine.operators.row.contents import (
     EMPTY,
     NEVER,
+    PROGRESS,
     ElementList,
     KeepRows,
     KeyState,
@@ -576,4 +577,4 @@ def count_state_entries(operator: RowOperator) -> int:
 
 def count_key_state_entries(operator: RowOperator) -> int:
     """Return the number of values that process functions store per key. These are never deleted."""
-    return sum(len(owner.global_values) for owner in operator.store.all_keys())
+    return sum(len(owner.global_values.keys() - {PROGRESS}) for owner in operator.store.all_keys())
