@@ -8,7 +8,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -238,8 +238,11 @@ class KeyedBroadcastGroupOperator(KeyedProcessGroupOperator):
     At the same time, rules come first. Otherwise the order of arrival counts, as without rules.
     """
 
-    _runs: ClassVar[type[RowOperator]] = KeyedBroadcastOperator
     _operator: KeyedBroadcastOperator
+
+    @staticmethod
+    def _operator_of(plan: RowPlan, state: State, group: int) -> RowOperator:
+        return KeyedBroadcastOperator(plan, state, group)
 
     def _ingest(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Any:
         self._rules = list(self._rules_in(batch.of(RULES)))
