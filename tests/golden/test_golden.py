@@ -20,7 +20,7 @@ from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
 from panestream.errors import PanestreamError, PanestreamWarning
-from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
+from panestream.spark.savepoint.manifest import CHAIN_FORMAT, SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
 from scripts import make_golden
 from tests.golden.files import CHECKPOINTS, HERE, SAVEPOINTS, query_of, read_json, unpack_checkpoint
@@ -57,7 +57,7 @@ def test_every_table_of_every_operator_has_rows_in_some_file():
 def test_page_of_state_format_names_every_version_table_and_column():
     page = (HERE.parents[1] / "docs" / "reference" / "state-format.md").read_text("utf-8")
     numbers = {"FORMAT_VERSION": FORMAT_VERSION, "TABLES_FORMAT": TABLES_FORMAT, "PLAN_FORMAT": PLAN_FORMAT}
-    numbers["SAVEPOINT_FORMAT"] = SAVEPOINT_FORMAT
+    numbers |= {"SAVEPOINT_FORMAT": SAVEPOINT_FORMAT, "CHAIN_FORMAT": CHAIN_FORMAT}
     missing = {name for name, number in numbers.items() if not re.search(rf"`{name}` .*\| {number} \|", page)}
     words = set(re.findall(r"`([^`]+)`", page))
     for file in CHECKPOINTS:

@@ -225,7 +225,7 @@ EQUIVALENT: dict[str, str] = {
     "spark/savepoint/locate.py:_link_to: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
         "Only Windows asks whether the target of a link is a folder."
     ),
-    "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
+    "spark/savepoint/manifest.py:read_manifest: comparison: format_ > CHAIN_FORMAT -> format_ >= CHAIN_FORMAT": (
         "It is asked only where the two are not the same."
     ),
     "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (

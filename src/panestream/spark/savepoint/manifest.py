@@ -27,11 +27,10 @@ from panestream.spark.savepoint.integrity import FileSums
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAVEPOINT_FORMAT = 2
-"""The format of the manifest and the folder. Raise it with every incompatible change.
-
-A savepoint of one operator has format 1, so that earlier panestreams read it.
-"""
+SAVEPOINT_FORMAT = 1
+"""The format of the manifest and the folder of a savepoint of one operator. Raise it with every incompatible change."""
+CHAIN_FORMAT = 2
+"""The format if the savepoint has several operators. It must differ: an earlier panestream must not read the last one alone."""
 _MANIFEST = "manifest"
 _STATE, _OPERATORS = "state", "operators"
 SOURCES = "sources"
@@ -112,8 +111,7 @@ def write_manifest(spark: SparkSession, path: str, manifest: SavepointManifest) 
     """Write the manifest, which makes a folder with all its tables a savepoint; raises CheckpointError if it is one already."""
     _check_no_savepoint(spark, path)
     saved = asdict(manifest)
-    # An earlier panestream reads a savepoint of one operator, and must not read the last of several alone.
-    saved |= {"savepoint": SAVEPOINT_FORMAT if manifest.operators else 1}
+    saved |= {"savepoint": CHAIN_FORMAT if manifest.operators else SAVEPOINT_FORMAT}
     for name in ("uid", "operators"):
         if not saved[name]:
             del saved[name]
@@ -140,8 +138,8 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
     saved = dict(found[0])
     saved.pop("format", None)
     format_ = saved.pop("savepoint", None)
-    if format_ not in range(1, SAVEPOINT_FORMAT + 1):
-        newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
+    if format_ not in (SAVEPOINT_FORMAT, CHAIN_FORMAT):
+        newer = isinstance(format_, int) and format_ > CHAIN_FORMAT
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
     known = {each: saved[each] for each in SavepointManifest.__dataclass_fields__ if each in saved}
