@@ -12,7 +12,7 @@ import statistics
 from dataclasses import replace
 
 from benchmarks.pane_profile import Case, chunk_of, plan_of, timed
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import (

@@ -14,7 +14,7 @@ from dataclasses import replace
 from statistics import median
 
 from benchmarks.pane_profile import SECOND, Case, chunk_of, plan_of
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import TumblingEventTimeWindows

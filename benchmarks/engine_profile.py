@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.plan import Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
-from panestream.engine.plan import OperatorSpec
+from panestream.engine.plan import OperatorSpec, WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows

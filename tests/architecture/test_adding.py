@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from panestream.engine.explain import explain_plan
-from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
+from panestream.engine.plan import KEY_GROUPS, WindowPlan, WindowQuery, check_taken_over
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     ProcessingTimeSessionWindows,

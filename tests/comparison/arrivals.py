@@ -15,8 +15,7 @@ import pyarrow as pa
 from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan, WindowQuery
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.watermarks import WatermarkStrategy

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from panestream.engine.kernels.key_hashing import key_hashes
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,

@@ -24,9 +24,8 @@ import pyarrow as pa
 
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.storage.state import MemoryState

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.runtime.sides import HOWS, SIDES, Pairs, Sides
 from panestream.engine.storage import payload

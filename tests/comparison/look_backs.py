@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from panestream.engine.operators.look_back import history
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows

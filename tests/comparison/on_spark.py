@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import panestream as pst
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from tests.comparison.harness import Place, Row
 
 SCHEMA = "key string, ts timestamp, v bigint, x double, u bigint"

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.windowing.assigners import PredicateWindows
 from tests.comparison import harness

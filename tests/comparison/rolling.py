@@ -11,9 +11,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import RollingWindows
 from tests.comparison import harness, look_backs

@@ -10,9 +10,8 @@ from panestream.engine.operators.accumulating.operator import AccumulatingSpec, 
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import untold_results
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_counts_random, test_panes_random, test_savepoints_random, test_sessions_random

@@ -17,8 +17,8 @@ import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

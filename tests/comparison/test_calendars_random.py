@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.kernels import calendar_grid
 from panestream.engine.operators.panes.rule import pane_grid, why_not_panes
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import (

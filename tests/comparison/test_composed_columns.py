@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 import panestream as pst
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, reduction, told
 from tests.comparison import harness
 from tests.comparison.test_panes_random import random_assigner

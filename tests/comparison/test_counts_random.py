@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.assigners.global_windows import CountWindows

@@ -18,9 +18,8 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.plan import Top
+from panestream.engine.plan import Top, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.triggers import CountTrigger, DeltaTrigger, PurgingTrigger

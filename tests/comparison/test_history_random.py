@@ -16,8 +16,8 @@ import pytest
 from panestream.engine.exchange.group_run import check_history
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows

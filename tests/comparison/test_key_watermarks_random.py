@@ -15,9 +15,8 @@ import panestream as pst
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import row_operator
 from panestream.engine.operators.row.window_operator import Output, RowOperator
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.functions import applied
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP

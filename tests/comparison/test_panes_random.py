@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,

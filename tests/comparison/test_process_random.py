@@ -6,7 +6,7 @@ import pyarrow as pa
 
 import panestream as pst
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from tests.comparison import harness, savepoints
 from tests.comparison.harness import MicroBatch, run_cases
 

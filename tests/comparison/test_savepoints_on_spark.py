@@ -14,9 +14,8 @@ import pytest
 
 import panestream as pst
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor

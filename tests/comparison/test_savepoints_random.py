@@ -16,9 +16,8 @@ from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.process import process_spec
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions, split_of
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows

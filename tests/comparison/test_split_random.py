@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.plan import MAIN
+from panestream.engine.plan import MAIN, WindowQuery
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_panes_random

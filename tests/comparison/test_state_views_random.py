@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.storage.state import MemoryState

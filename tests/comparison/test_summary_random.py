@@ -15,7 +15,7 @@ import pytest
 from panestream.engine.inspection.filters import parse_filter
 from panestream.engine.inspection.merge import StateOrigin, merge_parts
 from panestream.engine.inspection.reduce import WIDTHS, StateFilter, reduce_group
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.insight.inspect_json import render_json
 from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, test_panes_random

@@ -13,7 +13,7 @@ import pytest
 
 import panestream as pst
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.tiles.format import recipes_of_tiles
 from panestream.errors import InvalidPlanError
 from panestream.spark.tiles import TilesManifest

@@ -14,7 +14,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.rule import pane_grid
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles, windows_of_tiles
 from panestream.windowing.assigners import CalendarDays, CalendarWeeks, SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -13,8 +13,8 @@ import pytest
 
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.contents import AggregateRows, ReduceRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.functions import AggregateFunction
 from tests.comparison import harness, test_panes_random, test_sessions_random

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

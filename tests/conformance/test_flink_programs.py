@@ -17,9 +17,8 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError

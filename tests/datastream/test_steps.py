@@ -17,7 +17,7 @@ from panestream.datastream import (
     WindowedStream,
 )
 from panestream.datastream.inputs import no_aggregate
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidPlanError, UnknownNameError
 from panestream.spark.query import RunningQuery
 from panestream.windowing import aggregates as agg

@@ -25,9 +25,8 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row.contents import ReduceRows
-from panestream.engine.plan import OperatorSpec, WindowPlan
+from panestream.engine.plan import OperatorSpec, WindowPlan, WindowQuery
 from panestream.engine.planner import choose, plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg

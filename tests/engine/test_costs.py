@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from tests.engine.costs import MEASURED, QUERIES, SECOND, Cost, Query, costs, python_calls, run_wide_query

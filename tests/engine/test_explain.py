@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.explain import explain_plan
-from panestream.engine.plan import Top
+from panestream.engine.plan import Top, WindowQuery
 from panestream.engine.planner import split_of
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.plan import KEY_GROUPS, STATE_FORMAT, check_identity, check_taken_over
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import KEY_GROUPS, STATE_FORMAT, WindowQuery, check_identity, check_taken_over
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

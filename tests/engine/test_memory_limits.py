@@ -17,9 +17,8 @@ from panestream.engine.operators.accumulating import operator as accumulating
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow
 from panestream.engine.operators.row import state as row_state
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage import blocks, sealed_state
 from panestream.engine.storage.state import MOST_BYTES, MemoryState
 from panestream.errors import MemoryLimitError

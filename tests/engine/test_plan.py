@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.plan import MAIN, Split, WindowPlan
+from panestream.engine.plan import MAIN, Split, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, Reduction, reduced, reduction, told
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.triggers import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

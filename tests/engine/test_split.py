@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.plan import Split
+from panestream.engine.plan import Split, WindowQuery
 from panestream.engine.planner import plan_aggregates, split_of
-from panestream.engine.query import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

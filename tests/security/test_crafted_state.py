@@ -21,8 +21,8 @@ from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.contents import AggregateRows
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.tables import ValueTexts
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_of
 from panestream.engine.storage import payload

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.group_run import METRICS
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage import payload
 from panestream.spark import batch_output as computed_
 from panestream.spark.batch_output import FEW_BYTES, BatchOutput

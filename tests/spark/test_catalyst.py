@@ -14,9 +14,8 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
 from panestream.spark.operator import dataflow

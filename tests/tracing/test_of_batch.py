@@ -15,9 +15,8 @@ from panestream.engine.exchange.group_run import run_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan, WindowQuery
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness

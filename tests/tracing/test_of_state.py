@@ -11,8 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.plan import Capabilities
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Capabilities, WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.testing import ColumnTestHarness, WindowTestHarness
 from panestream.testing.column_query import column_operator

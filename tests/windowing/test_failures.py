@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import MemoryLimitError
 from panestream.spark.failures import without_internal_traceback
 from panestream.testing import WindowTestHarness

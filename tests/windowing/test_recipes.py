@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows, RowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (

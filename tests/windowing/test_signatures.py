@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.plan import stable_repr
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery, stable_repr
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink
 from panestream.windowing import aggregates as agg

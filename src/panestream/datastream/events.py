@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.chain import ChainedOperator, ChainRun, Upstream
 from panestream.engine.explain import ReprHtml, listed, parts_of
-from panestream.engine.plan import WAY_OUT, stable_repr
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WAY_OUT, WindowQuery, stable_repr
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import as_written, key_of, text_of, type_of

@@ -18,8 +18,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
-from panestream.engine.plan import MAIN, RESERVED
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import MAIN, RESERVED, WindowQuery
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version

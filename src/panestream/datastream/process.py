@@ -15,7 +15,7 @@ from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.explain import ReprHtml, parts_of
 from panestream.engine.operators.row.broadcast import broadcast_spec
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of
 from panestream.windowing.assigners import GlobalWindows

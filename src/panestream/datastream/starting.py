@@ -24,8 +24,7 @@ from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from panestream.engine.plan import OperatorSpec
-    from panestream.engine.query import WindowQuery
+    from panestream.engine.plan import OperatorSpec, WindowQuery
 
 
 _KINDS = ("availableNow", "once", "processingTime")

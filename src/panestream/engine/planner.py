@@ -24,8 +24,7 @@ from panestream.engine.operators.rolling.operator import rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.operator import sessions_rule
-from panestream.engine.plan import OperatorSpec, Split
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import OperatorSpec, Split, WindowQuery
 from panestream.engine.rule import (
     DeclaredAggregates,
     FunctionOfRows,

@@ -16,8 +16,7 @@ import pyarrow as pa
 from panestream.engine.operators.accumulating.windowed_rows import OverRows
 from panestream.engine.operators.row.contents import AggregateRows as AggregateWith
 from panestream.engine.operators.row.contents import AnyWindowFunction, KeepRows, ReduceRows
-from panestream.engine.plan import OperatorSpec
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import OperatorSpec, WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import GlobalWindows

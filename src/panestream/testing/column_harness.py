@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.explain import ReprHtml
-from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, did_you_mean

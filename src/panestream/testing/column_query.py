@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from panestream.engine.plan import OperatorSpec
+from panestream.engine.plan import OperatorSpec, WindowQuery
 from panestream.engine.planner import choose
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.aggregates import Aggregate

@@ -17,7 +17,7 @@ from panestream.engine.operators.row.window_operator import (
     count_state_entries,
     count_timers,
 )
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError

@@ -12,7 +12,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import TIME, DeclaredFunction
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.testing.elements import Columns, RowMaker, schema_of
 from panestream.windowing import aggregates as recipes

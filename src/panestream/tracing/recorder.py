@@ -18,8 +18,7 @@ from panestream.engine.operators.row.key_watermarks import PerKeyOperator
 from panestream.engine.operators.row.operator import RowGroupOperator
 from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused

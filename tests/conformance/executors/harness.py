@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.engine.operators.row.contents import RowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.windowing.windows import TimeWindow

@@ -22,7 +22,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.counts import CountSpec
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates.base import OfOne

@@ -11,9 +11,8 @@ import pytest
 from panestream.engine.aggregates.two_phase import AccumulatorColumns, PartialAccumulator
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
-from panestream.engine.plan import Chunk
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

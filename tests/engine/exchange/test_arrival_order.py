@@ -10,8 +10,7 @@ import pytest
 
 from panestream.engine.exchange.packing import in_order, unordered
 from panestream.engine.operators.accumulating.operator import KEPT
-from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

@@ -14,9 +14,8 @@ from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, PayloadPart, cut
 from panestream.windowing.assigners import TumblingEventTimeWindows

@@ -11,9 +11,8 @@ from panestream.engine.exchange import group_run
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_batch, run_history, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import MAIN
+from panestream.engine.plan import MAIN, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.predicates import label_of, predicates_rule
-from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg

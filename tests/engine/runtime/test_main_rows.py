@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_operator import firing_columns, side_schema, window_rows
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

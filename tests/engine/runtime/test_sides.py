@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.sides import HOWS, Pairs, Sides, join_called
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.savepoint.plans import plan_json, plan_of

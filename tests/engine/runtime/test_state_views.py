@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by, share
 from panestream.engine.storage.state_tables import StateTables
 from panestream.windowing import aggregates as agg

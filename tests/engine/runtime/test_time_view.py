@@ -3,7 +3,7 @@
 import datetime as dt
 from dataclasses import replace
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.windowing import aggregates as agg

@@ -3,8 +3,8 @@
 import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError

@@ -10,8 +10,8 @@ import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError, StateDamagedError, StateFormatError

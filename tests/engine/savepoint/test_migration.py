@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.savepoint.operators import (
     NamedPlan,
     check_chain,

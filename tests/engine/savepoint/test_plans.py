@@ -9,9 +9,8 @@ from hypothesis import given, settings
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
-from panestream.engine.plan import Top, stable_repr
+from panestream.engine.plan import Top, WindowQuery, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import AbsentOverRows, recipe_json, recipe_of

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.state_views import share
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows

@@ -20,9 +20,8 @@ import pytest
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
 from panestream.engine.storage.sealed_state import StateAge

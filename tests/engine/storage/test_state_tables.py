@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
+from panestream.engine.kernels.columns import key_fields
+from panestream.engine.storage.state_tables import StateTables, integers, key_columns, named_columns, with_types
 from panestream.errors import StateFormatError
 
 KEYS = pa.schema([("user", pa.string()), ("0", pa.int32())])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 import panestream as pst
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.sides import LEFT, RIGHT
 from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import UserQuery, UserSubject

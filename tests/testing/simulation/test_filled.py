@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import panestream.testing.simulation as simulation
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.testing.simulation.own import UserQuery, row_maker
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import UserEngine, UserQuery, UserSubject, row_maker
 from panestream.windowing import aggregates as agg

@@ -10,8 +10,7 @@ import pytest
 
 import panestream as pst
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.plan import WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import KEY, TIME, UserEngine, UserQuery, UserSubject, row_maker
 from panestream.windowing.watermarks import WatermarkStrategy

@@ -6,7 +6,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows, WindowStagger
 from panestream.windowing.triggers import CountTrigger

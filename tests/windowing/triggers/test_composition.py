@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 import panestream as pst
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.functions import WindowFunctionError

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.inspection.summary import BinCounts, Json
-from panestream.engine.kernels.columns import Ints, plain
+from panestream.engine.kernels.columns import Ints, key_fields, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.watermarks import WatermarkTracker
-from panestream.engine.storage.state_tables import StateTables, StateViews, key_fields
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, iso
 
 

@@ -234,3 +234,8 @@ class ListPairs:
 def _items(items: pa.Array, offsets: Ints, lengths: Ints, of: Ints, place: Ints) -> pa.Array:
     there = lengths[of] > 0
     return take(items, np.where(there, offsets[:-1][of] + place, 0), None if there.all() else there)
+
+
+def key_fields(keys: pa.Schema) -> list[pa.Field]:
+    """Return the key columns of a state table, renamed because users' names could collide with other columns."""
+    return [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import standing
-from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
+from panestream.engine.kernels.columns import Ints, Mask, key_fields, numbers, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
@@ -28,18 +28,13 @@ from panestream.engine.operators.columnar import (
     integers_of,
     partials_of,
 )
-from panestream.engine.plan import EARLY, Capabilities, Chunk, WindowPlan, not_kept, not_numbered
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import EARLY, Capabilities, Chunk, WindowPlan, WindowQuery, not_kept, not_numbered
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import (
-    StateTables,
-    StateViews,
-    key_fields,
-)
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.evictors import CountEvictor

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import standing
-from panestream.engine.kernels.columns import Ints, Mask, plain
+from panestream.engine.kernels.columns import Ints, Mask, key_fields, plain
 from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
@@ -41,20 +41,14 @@ from panestream.engine.operators.columnar import (
     integers_of,
     on_a_line,
 )
-from panestream.engine.plan import ON_TIME, Capabilities, Chunk, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import ON_TIME, Capabilities, Chunk, WindowPlan, WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import (
-    StateTables,
-    StateViews,
-    key_columns,
-    key_fields,
-)
+from panestream.engine.storage.state_tables import StateTables, StateViews, key_columns
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import PredicateWindows
 from panestream.windowing.time import MAX_TIMESTAMP, format_duration

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, one_chunk, plain
+from panestream.engine.kernels.columns import Ints, key_fields, one_chunk, plain
 from panestream.engine.operators.columnar import TableLayout
 from panestream.engine.plan import ON_TIME, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
@@ -18,7 +18,7 @@ from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, insta
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, key_fields
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
 
 WHOLE = "whole"
 """The column with whole rows, which cross the exchange for the late output and are not stored."""

@@ -30,8 +30,7 @@ from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
-from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import OperatorSpec, WindowPlan, WindowQuery, stable_repr
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, numbers, plain, typed
+from panestream.engine.kernels.columns import Ints, key_fields, numbers, plain, typed
 from panestream.errors import StateFormatError
 
 TABLES_FORMAT = 1
@@ -55,11 +55,6 @@ class StateViews:
     elements: pa.Table
     user_state: pa.Table
     timers: pa.Table
-
-
-def key_fields(keys: pa.Schema) -> list[pa.Field]:
-    """Return the key columns of a state table, renamed because users' names could collide with other columns."""
-    return [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
 
 
 def with_types(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:

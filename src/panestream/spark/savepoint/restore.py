@@ -18,13 +18,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.columns import Ints, key_fields
 from panestream.engine.plan import WindowPlan, check_taken_over
 from panestream.engine.savepoint.key_groups import header_of_all, new_groups, put_together
 from panestream.engine.savepoint.migration import Migrations, check_added, check_migrations, migrated, migrated_identity
 from panestream.engine.savepoint.operators import NamedPlan, migrations_by_operator
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.storage.state_tables import StateTables, key_fields
+from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, warn
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.checkpoint.lineage import RestoredFrom

@@ -118,7 +118,7 @@ def simulate(
     """
     __tracebackhide__ = True  # the message contains the error; the simulator's code does not help
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-    from panestream.engine.query import WindowQuery
+    from panestream.engine.plan import WindowQuery
     from panestream.testing.column_query import runs_on_columns_only
     from panestream.testing.harness_query import harness_query
     from panestream.testing.simulation.own import UserQuery, row_maker

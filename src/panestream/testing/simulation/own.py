@@ -14,9 +14,8 @@ import pyarrow as pa
 from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.exchange.packing import pack
 from panestream.engine.operators.predicates import label_of
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError

@@ -10,8 +10,8 @@ import pytest
 
 from panestream.engine.operators.accumulating import operator
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_table_function
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows

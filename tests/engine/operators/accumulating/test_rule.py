@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.operators.accumulating.operator import why_not_rows
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger

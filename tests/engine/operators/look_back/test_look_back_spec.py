@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.look_back.operator import look_back_rule
-from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

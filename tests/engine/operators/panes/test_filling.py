@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.operators.panes.filling import KNOWN
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import choose, plan_aggregates, split_of
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage.state import MemoryState

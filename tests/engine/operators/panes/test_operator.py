@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.explain import explain_plan
-from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
+from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError

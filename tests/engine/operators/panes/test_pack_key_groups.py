@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.panes.arriving import PARTIALS
-from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.plan import Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     SlidingEventTimeWindows,

@@ -10,7 +10,7 @@ from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.operator import panes_rule
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

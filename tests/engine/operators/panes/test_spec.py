@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.panes.arriving import GAPS, PARTIALS, ROWS
-from panestream.engine.plan import Chunk
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

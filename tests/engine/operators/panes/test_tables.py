@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.savepoint.key_groups import rescaled
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

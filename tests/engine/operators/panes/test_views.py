@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger

@@ -9,7 +9,7 @@ import pytest
 import panestream as pst
 from panestream.engine.operators.row.broadcast import KeyedBroadcastOperator, Rule
 from panestream.engine.operators.row.contents import ProcessRows, RowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError, StateDamagedError

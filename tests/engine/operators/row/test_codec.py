@@ -26,7 +26,7 @@ from panestream.engine.operators.row.codec import Codec, canonical_key, stable_h
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing.assigners import TumblingEventTimeWindows

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import LateElement, WindowResult, WindowTestHarness

@@ -19,7 +19,7 @@ from panestream.engine.operators.row.contents import AggregateRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg

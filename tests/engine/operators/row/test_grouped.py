@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import KeepRows, ReduceRows
-from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.plan import Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg

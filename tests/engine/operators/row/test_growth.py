@@ -14,7 +14,7 @@ from panestream.engine.operators.row.codec import stable_hash
 from panestream.engine.operators.row.contents import NEVER, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.pages import ColumnReader, Entry, PageIndex
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

@@ -15,8 +15,8 @@ from panestream.engine.inspection.merge import StateOrigin, merge_parts
 from panestream.engine.inspection.reduce import reduce_group
 from panestream.engine.operators.row.process import process_spec
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.spark.savepoint.inspectable_state import lookup

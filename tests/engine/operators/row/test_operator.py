@@ -13,9 +13,8 @@ import pytest
 
 from panestream.engine.operators.row.contents import KeepRows, KeyState, WindowState
 from panestream.engine.operators.row.operator import _codes_of
-from panestream.engine.plan import MAIN
+from panestream.engine.plan import MAIN, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, MemoryLimitError
 from panestream.windowing import aggregates as agg

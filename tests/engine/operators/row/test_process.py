@@ -8,7 +8,7 @@ import panestream as pst
 from panestream.engine.operators.row import process
 from panestream.engine.operators.row.contents import ProcessRows, RowPlan
 from panestream.engine.operators.row.process import KeyedProcessOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP

@@ -10,9 +10,8 @@ import pytest
 
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.operator import INPUTS
-from panestream.engine.plan import Chunk
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.planner import plan_aggregates, plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor

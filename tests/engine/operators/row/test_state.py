@@ -27,7 +27,7 @@ from panestream.engine.operators.row.contents import (
 from panestream.engine.operators.row.pages import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError, StateFormatError

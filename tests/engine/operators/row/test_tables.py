@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.contents import KeepRows
-from panestream.engine.plan import Chunk
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.planner import plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import PlanMismatchError

@@ -13,9 +13,8 @@ import pytest
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
-from panestream.engine.plan import Chunk
+from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.planner import plan_aggregates
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage import keyed_pages as pages
 from panestream.engine.storage.state import MemoryState

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from panestream.engine.operators.predicates import label_of
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows
-from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
+from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan, WindowQuery
 from panestream.engine.planner import choose, plan_aggregates, plan_functions
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import array_of, list_of, one_chunk
+from panestream.engine.kernels.columns import array_of, key_fields, list_of, one_chunk
 from panestream.engine.kernels.grouping import encode_keys, is_among, numbered
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
@@ -37,11 +37,11 @@ from panestream.engine.plan import (
     Chunk,
     OperatorSpec,
     WindowPlan,
+    WindowQuery,
     not_kept,
     not_numbered,
     stable_repr,
 )
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import (
     AT_EVERY_ROW,
     DeclaredAggregates,
@@ -58,14 +58,7 @@ from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, Late
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import window_too_large
-from panestream.engine.storage.state_tables import (
-    StateTables,
-    StateViews,
-    integers,
-    key_columns,
-    key_fields,
-    named_columns,
-)
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints, array_of, list_of, plain
+from panestream.engine.kernels.columns import Ints, array_of, key_fields, list_of, plain
 from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, hashes_of, integers_of, on_a_line
 from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, pane_length
-from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan, WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -37,14 +36,7 @@ from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import look_back_too_large
-from panestream.engine.storage.state_tables import (
-    StateTables,
-    StateViews,
-    integers,
-    key_columns,
-    key_fields,
-    named_columns,
-)
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import Mask, plain
+from panestream.engine.kernels.columns import Mask, key_fields, plain
 from panestream.engine.kernels.grouping import encode_keys, is_among, numbered
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import AlignedWindows, Int64s
 from panestream.engine.operators.panes.firing import FiredWindows
 from panestream.engine.operators.panes.operator import PaneOperator, PaneSpec, panes_rule
-from panestream.engine.plan import LATE, Capabilities, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import LATE, Capabilities, WindowPlan, WindowQuery
 from panestream.engine.rule import DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, last_instant
@@ -35,7 +34,7 @@ from panestream.engine.runtime.watermarks import BEYOND_ALL, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import filled_too_large
-from panestream.engine.storage.state_tables import StateTables, key_columns, key_fields
+from panestream.engine.storage.state_tables import StateTables, key_columns
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.fill import LAST, LINEAR, ZERO, Fill, ListedKeys, is_added_up

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import key_fields
 from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import Int64s, IntOrInts, PaneGrid
@@ -25,7 +26,6 @@ from panestream.engine.runtime.group_operator import firing_columns, window_rows
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.state import State
-from panestream.engine.storage.state_tables import key_fields
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MIN_TIMESTAMP

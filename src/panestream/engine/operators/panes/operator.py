@@ -43,8 +43,7 @@ from panestream.engine.operators.panes.firing import (
 from panestream.engine.operators.panes.rollups import FAN_OUT, Rollups, resolutions
 from panestream.engine.operators.panes.rule import described_panes, interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, firings_before
-from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Operator, WindowPlan
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Operator, WindowPlan, WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, largest_per_window

@@ -17,7 +17,7 @@ from panestream.engine.kernels.calendar_grid import (
 )
 from panestream.engine.kernels.panes import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing.assigners import (
     BusinessDays,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import Standing
-from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.columns import Ints, key_fields
 from panestream.engine.kernels.grouping import numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
@@ -19,7 +19,7 @@ from panestream.engine.operators.panes.firing import FiringHistory
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
-from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
+from panestream.engine.storage.state_tables import StateTables, integers, key_columns, named_columns, with_types
 from panestream.errors import PlanMismatchError
 from panestream.windowing.time import format_duration
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints, Mask, array_of, plain
+from panestream.engine.kernels.columns import Ints, Mask, array_of, key_fields, plain
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import runs, stable_order
 from panestream.engine.kernels.panes import PaneGrid, SlidingWindows
@@ -44,8 +44,8 @@ from panestream.engine.plan import (
     Capabilities,
     Operator,
     WindowPlan,
+    WindowQuery,
 )
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, firing_columns
@@ -53,7 +53,7 @@ from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRo
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews, key_fields
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners.look_back import result_name
 from panestream.windowing.assigners.rolling import AS_OF, RollingWindows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import WindowQuery
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor

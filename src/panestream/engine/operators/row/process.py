@@ -14,8 +14,7 @@ from panestream.engine.operators.row.operator import RowGroupOperator
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.state import Clocks, RowStore
 from panestream.engine.operators.row.window_operator import Output, Row, RowOperator
-from panestream.engine.plan import Capabilities, WindowPlan, stable_repr
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Capabilities, WindowPlan, WindowQuery, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.columns import Ints, key_fields
 from panestream.engine.operators.row.changes import EMITTED
 from panestream.engine.operators.row.contents import PROGRESS, AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import INPUTS, TIME, DeclaredFunction, RowGroupOperator, RowSettings, row_tables
 from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
-from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
-from panestream.engine.query import WindowQuery
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, WindowQuery, stable_repr
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
 from panestream.engine.runtime.state_views import (
     EVENT_TIME,
@@ -31,7 +30,7 @@ from panestream.engine.runtime.state_views import (
     share,
 )
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, named_columns
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import PurgingTrigger

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import as_type
+from panestream.engine.kernels.columns import as_type, key_fields
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
 from panestream.engine.operators.row.codec import Codec, canonical_key, key_values
 from panestream.engine.operators.row.contents import EMPTY, ElementList, KeyState, RowPlan, WindowState
 from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, stamped
 from panestream.engine.operators.row.state import RowStore
-from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns
+from panestream.engine.storage.state_tables import StateTables, integers, named_columns
 from panestream.errors import InvalidPlanError, StateFormatError
 
 WINDOWS, ELEMENTS, KEYS = "windows", "elements", "keys"

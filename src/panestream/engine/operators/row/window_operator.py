@@ -77,7 +77,7 @@ class RowOperator:
         timer: the time of the running timer if it is of the kind that ends windows. None while an element is processed.
 
     >>> from panestream.engine.storage.state import MemoryState
-    >>> from panestream.engine.query import WindowQuery
+    >>> from panestream.engine.plan import WindowQuery
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> from panestream.engine.operators.row.contents import ReduceRows
     >>> operator = RowOperator(RowPlan(WindowQuery(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())

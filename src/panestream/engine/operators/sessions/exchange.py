@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.engine.kernels.columns import Ints, key_fields, numbers, plain
 from panestream.engine.kernels.ordering import running_max, stable_order
 from panestream.engine.storage import payload
-from panestream.engine.storage.state_tables import key_fields
 
 
 @dataclass(frozen=True, slots=True)

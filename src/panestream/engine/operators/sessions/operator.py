@@ -53,8 +53,8 @@ from panestream.engine.plan import (
     Chunk,
     Operator,
     WindowPlan,
+    WindowQuery,
 )
-from panestream.engine.query import WindowQuery
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import TimeStep, firing_columns, window_rows
