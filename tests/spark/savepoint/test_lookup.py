@@ -10,9 +10,10 @@ from panestream.engine.inspection.summary import SourceTimes
 from panestream.spark.savepoint.inspectable_state import lookup
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow
 from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import GlobalWindow, TimeWindow
 
-PLAN = SimpleNamespace(event_time="at")
+PLAN = SimpleNamespace(event_time="at", watermark=WatermarkStrategy.for_monotonous_timestamps())
 SECOND = 1_000_000
 
 
