@@ -126,7 +126,7 @@ def test_unsupported_options_of_look_backs_are_refused(clicks):
         (lambda: windowed.aggregate(agg.count()).top(3, by="count"), "each row has its own window"),
         (lambda: windowed.aggregate(agg.count()).with_firing(), "each row has one result"),
         (lambda: windowed.aggregate(agg.count()).changelog(), "each row has one result"),
-        (lambda: windowed.aggregate(agg.count()).trace(), "runs on columns only"),
+        (lambda: windowed.aggregate(agg.count()).trace(), "has no trace"),
         (
             lambda: keyed.window(pst.TumblingEventTimeWindows.of("1 h")).keep("id").aggregate(agg.count()),
             "keep is for look-backs",
