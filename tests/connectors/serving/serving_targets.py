@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 
 import panestream as pst
 from tests.connectors.kills import Target
@@ -12,8 +15,30 @@ from tests.connectors.serving.servers import PASSWORD
 SECRET = "SERVING_PASSWORD"
 
 
-def postgres_sink(spark, folder):
-    main = pst.sinks.PostgresSink(os.environ["SERVING_DSN"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+class Paused:
+    """A sink that stops its process once, at the last moment: its run may still write, and the store has not changed yet.
+
+    It stops if the file that ``SERVING_PAUSE`` names exists, and deletes the file.
+    """
+
+    def apply(self, changes, batch_id):
+        marker = Path(os.environ["SERVING_PAUSE"])
+        if batch_id == 3 and marker.exists():
+            marker.unlink()
+            os.killpg(0, signal.SIGSTOP)
+        super().apply(changes, batch_id)
+
+
+class PausedPostgres(Paused, pst.sinks.PostgresSink):
+    pass
+
+
+class PausedRedis(Paused, pst.sinks.RedisSink):
+    pass
+
+
+def postgres_sink(spark, folder, kind=pst.sinks.PostgresSink):
+    main = kind(os.environ["SERVING_DSN"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
     return {"main": main, "late": pst.ParquetSink(str(folder / "late_postgres"))}
 
 
@@ -25,8 +50,8 @@ def postgres_rows(spark, folder):
         return connection.execute(question).fetchall()
 
 
-def redis_sink(spark, folder):
-    main = pst.sinks.RedisSink(os.environ["SERVING_URL"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
+def redis_sink(spark, folder, kind=pst.sinks.RedisSink):
+    main = kind(os.environ["SERVING_URL"], f"clicks_{folder.name}", keys=["user"], password_variable=SECRET)
     return {"main": main, "late": pst.ParquetSink(str(folder / "late_redis"))}
 
 
@@ -41,3 +66,5 @@ def redis_rows(spark, folder):
 # A late row merges sessions, so rows are inserted, updated and deleted.
 POSTGRES = Target(postgres_sink, postgres_rows, changes=True, sessions=True)
 REDIS = Target(redis_sink, redis_rows, changes=True, sessions=True)
+PAUSED_POSTGRES = replace(POSTGRES, sinks=lambda spark, folder: postgres_sink(spark, folder, PausedPostgres))
+PAUSED_REDIS = replace(REDIS, sinks=lambda spark, folder: redis_sink(spark, folder, PausedRedis))
