@@ -35,6 +35,7 @@ PARTS = ("pure", "spark", "java21", "carried")
 CORE = (
     "tests/spark/test_elsewhere.py::test_query_through_spark_connect_gives_the_expected_results",
     "tests/architecture/test_readme.py",
+    "tests/examples/test_pipelines.py",
     "tests/jobs/test_window_jobs_on_spark.py",
     "tests/spark/savepoint/test_reading_chained.py",
     "tests/versions/test_connect.py",
