@@ -189,7 +189,7 @@ class WindowPlan:
     def __post_init__(self) -> None:
         why_not = self.operator.capabilities.no_key_watermarks
         if self.watermark.of_keys is not None and why_not is not None:
-            raise InvalidPlanError(f"{self.assigner!r} with {self.watermark!r}: {why_not}. Leave out per_key")
+            raise InvalidPlanError(f"{self.watermark!r}: {why_not}. Leave out per_key")
 
     @property
     def wakes_up(self) -> bool:
