@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,10 +10,10 @@ import pytest
 import panestream as pst
 from panestream.engine.plan import WindowQuery
 from panestream.engine.runtime.sides import LEFT, RIGHT
-from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import UserQuery, UserSubject
 from panestream.testing.simulation.schedule import Schedule, Settings, with_closing_rows
 from tests.comparison import broadcast
+from tests.testing.simulation.exploring import explore_schedules
 
 FAR = 10_000
 
@@ -36,18 +35,14 @@ class RulesSubject(UserSubject):
 def explore(schedules, seed):
     window = WindowQuery(pst.TumblingEventTimeWindows(10))
     query = UserQuery(window, None, (), broadcast.VALUES, False, lambda rng: ("read", 0), 10, (0, 5, 60))
-    runs = Counter()
-    for number in range(schedules):
+
+    def subject_of(number):
         rng = random.Random(f"{seed}/{number}")
         schedule = Schedule(tuple(broadcast.random_batches(rng)), Settings(rng.choice([0, 5])), rng.choice([1, 2]))
         closed = with_closing_rows(schedule.batches, (LEFT, RIGHT), FAR, ("read", 0), by_clock=False)
-        explorer = Explorer(RulesSubject(query, replace(schedule, batches=closed)), None)
-        try:
-            explorer.explore()
-        except BrokenError as error:
-            raise AssertionError(f"seed {seed}, schedule {number}: {error}") from error
-        runs += explorer.runs
-    return runs
+        return RulesSubject(query, replace(schedule, batches=closed))
+
+    return explore_schedules(subject_of, schedules, seed)
 
 
 def test_rules_survive_every_crash():

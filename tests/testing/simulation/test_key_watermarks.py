@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
 from panestream.engine.plan import WindowQuery
-from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import UserEngine, UserQuery, UserSubject, row_maker
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows
+from tests.testing.simulation.exploring import explore_schedules
 
 COLUMNS = pa.schema([("v", pa.int64())])
 RESULTS = (agg.count().alias("n"), agg.sum("v").alias("total"))
@@ -39,17 +38,11 @@ class PerKeySubject(UserSubject):
 
 
 def explore(schedules, seed):
-    runs = Counter()
-    for number in range(schedules):
+    def subject_of(number):
         query = UserQuery(WINDOWS[number % 2], None, RESULTS, COLUMNS, True, row_maker(COLUMNS), SPAN, (0, SPAN // 2))
-        subject = PerKeySubject(query, query.closed(query.schedule(seed, number)), idle_after=(1, 3 * SPAN)[number // 2 % 2])
-        explorer = Explorer(subject, None)
-        try:
-            explorer.explore()
-        except BrokenError as error:
-            raise AssertionError(f"seed {seed}, schedule {number}: {error}") from error
-        runs += explorer.runs
-    return runs
+        return PerKeySubject(query, query.closed(query.schedule(seed, number)), idle_after=(1, 3 * SPAN)[number // 2 % 2])
+
+    return explore_schedules(subject_of, schedules, seed)
 
 
 def test_watermarks_of_keys_survive_every_crash():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,9 +10,9 @@ import pytest
 import panestream as pst
 from panestream.engine.operators.row.process import process_spec
 from panestream.engine.plan import WindowPlan, WindowQuery
-from panestream.testing.simulation.explore import BrokenError, Explorer
 from panestream.testing.simulation.own import KEY, TIME, UserEngine, UserQuery, UserSubject, row_maker
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.testing.simulation.exploring import explore_schedules
 
 COLUMNS = pa.schema([("v", pa.int64())])
 ROWS = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *COLUMNS])
@@ -83,16 +82,12 @@ class ProcessSubject(UserSubject):
 def explore(schedules, seed):
     window = WindowQuery(pst.TumblingEventTimeWindows(SPAN))
     query = UserQuery(window, None, (), COLUMNS, False, row_maker(COLUMNS), SPAN, (0, SPAN // 2, 6 * SPAN))
-    runs = Counter()
-    for number in range(schedules):
+
+    def subject_of(number):
         schedule = query.closed(query.schedule(seed, number))
-        explorer = Explorer(ProcessSubject(query, schedule, clock=number % 2 == 1), None)
-        try:
-            explorer.explore()
-        except BrokenError as error:
-            raise AssertionError(f"seed {seed}, schedule {number}: {error}") from error
-        runs += explorer.runs
-    return runs
+        return ProcessSubject(query, schedule, clock=number % 2 == 1)
+
+    return explore_schedules(subject_of, schedules, seed)
 
 
 def test_process_function_survives_every_crash():

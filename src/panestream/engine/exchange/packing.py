@@ -226,14 +226,13 @@ class _Packing:
             yield from self._pack_group(group, rows)
 
     def _by_group(self, table: pa.Table, key_groups: Ints) -> Iterator[tuple[int, pa.Table]]:
-        places = np.arange(len(key_groups))
         if self.plan.operator.capabilities.broadcasts:
             everywhere = self._whole_rows(table).column(RIGHT).is_valid().to_numpy()
-            places = np.concatenate([places[~everywhere], np.repeat(places[everywhere], self.plan.groups)])
-            every = np.tile(np.arange(self.plan.groups), np.count_nonzero(everywhere))
-            key_groups = np.concatenate([key_groups[~everywhere], every])
+            rules = np.flatnonzero(everywhere)
+            table = table.take(pa.array(np.concatenate([np.flatnonzero(~everywhere), np.repeat(rules, self.plan.groups)])))
+            key_groups = np.concatenate([key_groups[~everywhere], np.tile(np.arange(self.plan.groups), len(rules))])
         # numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
-        order = places[np.argsort(key_groups.astype(np.uint16), kind="stable")]
+        order = np.argsort(key_groups.astype(np.uint16), kind="stable")
         ordered = table.take(pa.array(order)).combine_chunks()
         ends = np.cumsum(np.bincount(key_groups, minlength=self.plan.groups))
         for group in range(self.plan.groups):
