@@ -101,7 +101,9 @@ def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str
 def _session() -> SparkSession:
     from panestream.spark.session import build_session
 
-    session = build_session("panestream docs", {"spark.ui.enabled": "false"}, master="local[2]")
+    session = build_session(
+        "panestream docs", {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}, master="local[2]"
+    )
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -36,4 +36,6 @@ if [ ! -f "$made" ] || [ "$(cat "$made")" != "$wanted" ]; then
     echo "$requirements" | "${pip[@]}" install --requirement /dev/stdin >&2
     echo "$wanted" > "$made"
 fi
+# As in make_venv.sh: without this archive, Python workers import the compiled package.
+rm -f "$venv"/lib/python*/site-packages/pyspark/python/lib/*.zip
 echo "$PWD/$venv/bin/python"

@@ -41,3 +41,5 @@ if ! make_venv; then
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip wheel setuptools
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# Spark puts this archive before the installed package. It has no compiled code, so each Python worker would compile PySpark again.
+rm -f "$venv"/lib/python*/site-packages/pyspark/python/lib/*.zip

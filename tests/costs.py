@@ -32,10 +32,10 @@ FULL = "PANESTREAM_FULL"
 
 
 def random_cases(number: int) -> int:
-    """Return how many of a test's random cases to run: all in `make test-all`, a twentieth in `make test`, but up to four if an
+    """Return how many of a test's random cases to run: all in `make test-all`, a fortieth in `make test`, but up to two if an
     eighth is more.
     """
-    return number if os.environ.get(FULL) else max(1, min(4, number // 8), number // 20)
+    return number if os.environ.get(FULL) else max(1, min(2, number // 8), number // 40)
 
 
 def thinned(cases: Sequence[Case], step: int) -> Sequence[Case]:

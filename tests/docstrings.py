@@ -83,7 +83,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = build_session(
         "panestream tests",
-        {"spark.sql.warehouse.dir": str(warehouse), "spark.ui.enabled": "false", "spark.driver.memory": "2g"},
+        {
+            "spark.sql.warehouse.dir": str(warehouse),
+            "spark.ui.enabled": "false",
+            "spark.python.daemon.module": "tests.workers",
+            "spark.driver.memory": "2g",
+        },
         master="local[2]",
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import panestream as pst
-from benchmarks.features import aggregates, asof, contest, fill, process, rolling
+from benchmarks.features import aggregates, asof, batch, contest, fill, process, rolling
 from benchmarks.run import machine
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-CONTESTS = {one.name: one for module in (rolling, asof, process, fill, aggregates) for one in module.CONTESTS}
+CONTESTS = {one.name: one for module in (rolling, asof, process, fill, aggregates, batch) for one in module.CONTESTS}
 
 
 def heading(options: argparse.Namespace) -> list[str]:

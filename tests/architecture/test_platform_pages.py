@@ -62,6 +62,7 @@ def absent(strings: set[str]) -> set[str]:
     return {string.decode() for string in missing}
 
 
+@pytest.mark.full
 def test_settings_in_the_pages_exist_in_spark():
     named = {name for page in PAGES for name in settings(page.read_text("utf-8"))}
     assert len(named) > 15

@@ -237,6 +237,7 @@ def test_conda_recipe_has_the_dependencies_of_the_package(package, tmp_path):
     assert re.search(r'version: "(.*)"', built)[1] == project["project"]["version"]
 
 
+@pytest.mark.full
 def test_pip_installs_from_the_index_and_checks_the_hash(package, tmp_path):
     made, info = tmp_path / "panestream-0.1.0-py3-none-any.whl", "panestream-0.1.0.dist-info"
     with zipfile.ZipFile(made, "w") as archive:

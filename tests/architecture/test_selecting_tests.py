@@ -84,9 +84,9 @@ def test_no_test_starts_after_the_deadline(monkeypatch):
         deadline.pytest_runtest_setup(None)
 
 
-def test_random_tests_run_a_twentieth_of_their_cases_by_default(monkeypatch):
+def test_random_tests_run_a_fortieth_of_their_cases_by_default(monkeypatch):
     monkeypatch.delenv(costs.FULL, raising=False)
-    assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 2, 20]
+    assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 2, 10]
     monkeypatch.setenv(costs.FULL, "1")
     assert costs.random_cases(400) == 400
 

@@ -41,7 +41,7 @@ def test_row_operator_gives_flinks_recorded_answers(path, executor, restore):
     """The executors also report state or timers that remain after the end of input."""
     run = EXECUTORS[executor](restore).run
     # The engine is the same in all: the harness runs each scenario, and the others repeat that in Spark's shape.
-    scenarios = read_scenarios(path) if executor == "harness" else thinned(read_scenarios(path), 3)
+    scenarios = read_scenarios(path) if executor == "harness" else thinned(read_scenarios(path), 6)
     failed = {scenario.name: found for scenario in scenarios if (found := differences(scenario, run(scenario)))}
     assert not failed
 

@@ -64,6 +64,7 @@ def test_kill_demo_notices_a_lost_and_a_repeated_row(monkeypatch, tmp_path, caps
     assert capsys.readouterr().out.count("NOT EQUAL") == 5
 
 
+@pytest.mark.full
 def test_random_moment_comes_after_the_job_has_planned_more_micro_batches(tmp_path):
     (tmp_path / "offsets").mkdir()
     is_moment = killing.random_moment(tmp_path, random.Random(1))
@@ -86,6 +87,7 @@ def test_viewer_kills_the_job_with_enter(monkeypatch):
         assert not killing.key_pressed()
 
 
+@pytest.mark.full
 def test_process_is_killed_at_the_moment_or_its_failure_is_shown(tmp_path):
     assert killing.run(tmp_path, "--help", is_moment=lambda: True)
     assert not killing.run(tmp_path, "--help")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,6 +13,7 @@ from panestream.errors import InvalidPlanError
 from panestream.insight.timeline import PAPER, drawn
 from panestream.insight.timeline_layout import layout
 from panestream.testing import WindowTestHarness
+from tests.costs import thinned
 
 MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
 
@@ -52,6 +54,7 @@ def test_picture_of_ten_thousand_rows_shows_complete_counts():
     assert len(picture.svg()) < 700_000
 
 
+@pytest.mark.full
 def test_picture_of_many_windows_shows_complete_counts():
     one = harness(pst.SlidingEventTimeWindows.of("1 minute", "2 seconds"), rows=300, keys=30, step=2)
     one.end_of_input()
@@ -132,9 +135,11 @@ def test_harnesses_without_a_common_time_axis_are_refused():
         pst.tools.timeline(clock, titles=["a", "b"])
 
 
-@pytest.mark.parametrize("interval", ["3 seconds", "7 seconds", "12 seconds", "25 seconds"])
-@pytest.mark.parametrize("price", [1, 100, 1_234_567])
-def test_labels_of_firings_do_not_overlap(interval, price):
+@pytest.mark.parametrize(
+    ("price", "interval"),
+    thinned(list(product([1, 100, 1_234_567], ["3 seconds", "7 seconds", "12 seconds", "25 seconds"])), 5),
+)
+def test_labels_of_firings_do_not_overlap(price, interval):
     one = harness(
         trigger=pst.ContinuousEventTimeTrigger.of(interval), rows=0, reduce=lambda a, b: a + b, allowed_lateness="20 seconds"
     )

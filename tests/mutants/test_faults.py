@@ -81,6 +81,7 @@ def test_nested_functions_belong_to_the_outermost_function():
     ast.parse(source)
 
 
+@pytest.mark.full
 def test_every_equivalent_fault_can_still_be_planted():
     modules = {name.partition(":")[0] for name in EQUIVALENT}
     names = {fault.name for module in modules for fault in faults_of((PACKAGE / module).read_text("utf-8"), module)}

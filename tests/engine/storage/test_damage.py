@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -47,7 +48,7 @@ from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
 from tests.comparison import harness, look_backs, predicates, rolling
 from tests.comparison.fills import listed
-from tests.costs import random_cases
+from tests.costs import random_cases, thinned
 
 CHUNKS = 4
 Values = dict[tuple[str, int], bytes]
@@ -290,8 +291,7 @@ def test_restart_without_faults_gives_the_same_output(name):
     assert [step(run.plan, state, batch, 0) for batch in run.batches[5:]] == run.outputs[5:]
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if "clock" not in name])
-@pytest.mark.parametrize("back", [2, 4])
+@pytest.mark.parametrize(("name", "back"), thinned([(name, back) for name in PLANS if "clock" not in name for back in (2, 4)], 3))
 def test_outdated_key_group_is_found_by_comparing_the_groups(name, back):
     """Also after micro-batches that bring nothing for a group: all groups write their state in all of them."""
     plan, states, states_of_group_1 = PLANS[name](), [MemoryState(), MemoryState()], []
@@ -435,8 +435,7 @@ def all_are_newer(groups):
     return not groups.is_woken
 
 
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
+@pytest.mark.parametrize(("name", "damage"), thinned(list(product(PLANS, [exchanged_groups, all_put_back, all_are_newer])), 4))
 @pytest.mark.parametrize("has_ended", [pytest.param(False, marks=pytest.mark.full), True])
 def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_ended):
     cases_found, by_clock = 0, damage is all_are_newer and "clock" in name  # then it is not damage

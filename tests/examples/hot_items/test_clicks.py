@@ -29,6 +29,7 @@ def clicks():
     return make_clicks(Shape(rows=100_000, seed=3))
 
 
+@pytest.mark.full
 def test_clicks_depend_on_the_seed_only():
     clicks, same, other = (make_clicks(Shape(rows=5_000, seed=seed)) for seed in (3, 3, 4))
     assert list(same.lines()) == list(clicks.lines())

@@ -54,6 +54,7 @@ def test_keep_option_resumes_an_earlier_demo(prepare_demo, tmp_path):
         prepare_demo(keep=True, rows=5_000)
 
 
+@pytest.mark.full
 def test_keep_option_starts_fresh_after_an_unfinished_preparation(prepare_demo, tmp_path):
     prepare_demo(keep=True)
     (tmp_path / "out" / MARKER).write_text(json.dumps({"finished": False}))

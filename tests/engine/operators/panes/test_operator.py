@@ -262,6 +262,7 @@ def test_watermark_strategy_may_change_on_restart():
     assert np.array(output.metrics.watermark) == 8
 
 
+@pytest.mark.full
 def test_window_with_eight_times_the_panes_reads_less_than_three_times_as_much():
     def read_in_a_firing(size):
         plan = plan_of(SlidingEventTimeWindows(size, 1), aggregates=(agg.max("v").alias("top"), agg.count().alias("n")))

@@ -100,7 +100,7 @@ def test_growing_number_of_pages_does_not_change_results(plan, monkeypatch):
     assert all(b % a == 0 for a, b in pairwise(sizes[:-1]))
 
 
-@pytest.mark.parametrize("pages", [1, 3, 100])
+@pytest.mark.parametrize("pages", [1, *(pytest.param(pages, marks=pytest.mark.full) for pages in (3, 100))])
 def test_any_initial_number_of_pages_gives_the_same_results(pages, monkeypatch):
     fixed, _ = run_without_growth("elements")
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
