@@ -18,7 +18,7 @@ def test_every_option_is_described_and_numbers_have_a_range():
     "options",
     [
         {"key_groups": 1},
-        {"key_groups": 32768, "tasks": 2, "memory_limit": 1_000_000, "split_distinct": 2},
+        {"key_groups": 32768, "tasks": 2, "memory_limit": 1_000_000, "split_distinct": 2, "rows_per_pane": 1},
         {"every_firing": True, "allow_pickled_state": False},
     ],
 )

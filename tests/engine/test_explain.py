@@ -148,6 +148,7 @@ def test_explain_shows_the_exchange_and_its_order():
     groups = "1 key group, one per state partition"
     assert sections_of(plan, reduced_by_spark=True)["exchange"] == [
         "rows are reduced per (key, pane) by Spark's own aggregation",
+        "if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster",
         groups,
     ]
     ordered = replace(plan, arrival=pa.schema([("part", pa.int32()), ("u", pa.int64())]))
@@ -219,6 +220,7 @@ def test_explain_of_a_batch_in_order_and_one_reduced_by_spark():
     ]
     assert reduced[9:] == [
         "exchange    rows are reduced per (key, pane) by Spark's own aggregation",
+        "            if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster",
         "            1 key group, one per state partition; 1 task takes them in turns",
         "state       none: a batch fires every window at the end of input",
         "outputs     main",

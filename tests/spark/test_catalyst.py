@@ -18,7 +18,6 @@ from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
-from panestream.spark.operator import dataflow
 from panestream.spark.session import ship_module
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.aggregates import toy
@@ -77,20 +76,19 @@ def events(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return spark.read.parquet(str(path))
 
 
-def result(df: Any, windows: Any, *aggregates: Any) -> Any:
+def result(df: Any, windows: Any, *aggregates: Any, rows_per_pane: int = 1000) -> Any:
     stream = pst.stream(df).assign_timestamps("ts", WatermarkStrategy.no_watermarks(), unit="microseconds")
-    return stream.key_by("key").window(windows).side_output_late_data("late").aggregate(*aggregates)
+    windowed = stream.key_by("key").window(windows).options(rows_per_pane=rows_per_pane)
+    return windowed.side_output_late_data("late").aggregate(*aggregates)
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=repr)
-def test_batch_reduced_by_spark_has_the_same_bits_as_over_pack(
-    events: Any, windows: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = result(events, windows, *AGGREGATES)
+def test_batch_reduced_by_spark_has_the_same_bits_as_over_pack(events: Any, windows: Any) -> None:
+    one, other = result(events, windows, *AGGREGATES), result(events, windows, *AGGREGATES, rows_per_pane=1)
     assert catalyst.reducible(one.plan)
+    assert not catalyst.reducible(other.plan)
     by_spark = sorted(map(repr, one.main.collect()))
-    monkeypatch.setattr(dataflow, "reducible", lambda plan: False)
-    assert by_spark == sorted(map(repr, result(events, windows, *AGGREGATES).main.collect()))
+    assert by_spark == sorted(map(repr, other.main.collect()))
     assert by_spark
 
 
@@ -108,8 +106,8 @@ def test_aggregate_of_another_package_runs_by_its_sql_and_by_its_code(
     by_spark = one.main.collect()
     assert by_spark
     assert all(row.spread == row.high - row.low for row in by_spark)
-    monkeypatch.setattr(dataflow, "reducible", lambda plan: False)
-    assert sorted(map(repr, by_spark)) == sorted(map(repr, result(events, WINDOWS[1], *aggregates).main.collect()))
+    in_python = result(events, WINDOWS[1], *aggregates, rows_per_pane=1).main.collect()
+    assert sorted(map(repr, by_spark)) == sorted(map(repr, in_python))
 
 
 def test_sum_that_overflows_in_a_reduced_batch_fails(spark: Any) -> None:

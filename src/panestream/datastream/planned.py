@@ -129,6 +129,7 @@ class PlannedQuery:
             since=self.since,
             most_bytes=windowed.memory_limit or MOST_BYTES,
             batch_bytes=windowed.memory_limit,
+            rows_per_pane=windowed.rows_per_pane,
             ends=self.ends,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=source.row_schema if whole_rows else None,

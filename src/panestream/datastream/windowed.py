@@ -211,9 +211,9 @@ class WindowedStream(WindowedEvents):
     def options(self, **options: Unpack[Options]) -> Self:
         """Set options of the query; a later call overrides an earlier one.
 
-        ``key_groups``, ``tasks``, ``memory_limit``, ``split_distinct``, ``every_firing`` and ``allow_pickled_state`` are
-        described in :class:`~panestream.datastream.Options`. Raises InvalidPlanError if an option is unknown or its value is
-        invalid.
+        ``key_groups``, ``tasks``, ``memory_limit``, ``split_distinct``, ``rows_per_pane``, ``every_firing`` and
+        ``allow_pickled_state`` are described in :class:`~panestream.datastream.Options`. Raises InvalidPlanError if an option is
+        unknown or its value is invalid.
 
         Examples:
             >>> hours = keyed.window(pst.tumbling("1 hour")).options(key_groups=8, tasks=4)

@@ -13,6 +13,11 @@ from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.foreign_names import WithForeignNames
 from panestream.windowing.time import format_duration
 
+_BY_SPARK = [
+    "rows are reduced per (key, pane) by Spark's own aggregation",
+    "if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster",
+]
+
 
 def explain_plan(
     plan: WindowPlan,
@@ -52,7 +57,7 @@ def explain_plan(
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
         "exchange": [
-            *(["rows are reduced per (key, pane) by Spark's own aggregation"] if reduced_by_spark else exchange),
+            *(_BY_SPARK if reduced_by_spark else exchange),
             *_arrival(plan, streaming=streaming),
             *_split(plan),
             groups,

@@ -152,6 +152,7 @@ class WindowPlan:
         with_firing, changelog: whether rows have the :data:`FIRING_COLUMNS` and the :data:`OP_COLUMN`.
         most_bytes: the limit of the rows held in memory at once, per window and per micro-batch of a key group.
         batch_bytes: the limit of a key group's rows in a batch, or None for no limit.
+        rows_per_pane: how many rows of a key a pane of a batch has on average, or None if nobody knows.
         since: the event time before which rows belong to the history that the query started from and are left out, or None.
         ends: whether the query stops by itself after reading all input, so that it never waits for silence.
         constants: columns at the end of every main row, each with one fixed text.
@@ -180,6 +181,7 @@ class WindowPlan:
     since: int | None = None
     most_bytes: int = MOST_BYTES
     batch_bytes: int | None = None
+    rows_per_pane: int | None = None
     ends: bool = False
     sides: Sides | None = None
     pairs: Pairs | None = None

@@ -122,7 +122,7 @@ def _spread(loaded: LoadedJob, windowed: W) -> W:
     job: Any = loaded.job
     if job.sinks.late is not None or job.sinks.late_left is not None or job.sinks.late_right is not None:
         windowed = _at_key(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
-    for name in ("key_groups", "tasks", "memory_limit"):
+    for name in ("key_groups", "tasks", "memory_limit", "rows_per_pane"):
         if getattr(job, name) is not None:
             windowed = _at_key(loaded, (name,), partial(windowed.options, **{name: getattr(job, name)}))
     return windowed

@@ -151,7 +151,10 @@ class WindowSection(Section):
     elsewhere: ClassVar = {
         **{
             name: f"is a key of the whole job: write {name} before the first [section]"
-            for name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit")
+            for name in (
+                *("allowed_lateness", "with_firing", "changelog", "every_firing"),
+                *("key_groups", "tasks", "memory_limit", "rows_per_pane"),
+            )
         },
         **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs in the section [firing]"),
     }

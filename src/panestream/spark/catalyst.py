@@ -1,8 +1,9 @@
 """Batch queries: Spark itself reduces rows to partials per (key, pane), if every aggregate has a form in SQL.
 
-A JVM aggregates faster than rows get to Python, and its result is small. Only hundreds of aggregates are slower: planning 3,000
-sums took most of four minutes, while ``pack`` needs a third of that. The operators are the same, since they get partials either
-way. On streams Spark's aggregation would be one more stateful operator, so there rows go to ``pack``.
+A JVM aggregates faster than rows get to Python if its result is small. With few rows in a pane, which the plan may say, ``pack``
+is faster. So it is with hundreds of aggregates: planning 3,000 sums took most of four minutes, while ``pack`` needs a third of
+that. The operators are the same, since they get partials either way. On streams Spark's aggregation would be one more stateful
+operator, so there rows go to ``pack``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.spark.columns import raise_unusable, usable
 
+MIN_ROWS_PER_PANE = 20
+"""With fewer rows of a key in a pane, ``pack`` takes less time than Spark's aggregation (``benchmarks/features/batch.py``)."""
 _MOST_EDGES = 16
 """A pane is found with one comparison for each edge in a period."""
 _MAX_EXPRESSIONS = 100
@@ -31,7 +34,7 @@ _MAX_EXPRESSIONS = 100
 
 
 def reducible(plan: WindowPlan) -> bool:
-    """Return whether Spark itself can reduce the rows of a batch."""
+    """Return whether Spark itself reduces the rows of a batch: it can, and the plan does not say that panes have few rows."""
     spec = plan.operator
     if not isinstance(spec, PaneSpec):
         return False
@@ -39,6 +42,7 @@ def reducible(plan: WindowPlan) -> bool:
     return (
         # Only reports have the newest time of all key groups, until which windows without rows are emitted.
         not isinstance(spec, FilledPaneSpec)
+        and (plan.rows_per_pane is None or plan.rows_per_pane >= MIN_ROWS_PER_PANE)
         and len(spec.aggregation.partial_schema) <= _MAX_EXPRESSIONS
         and not spec.capabilities.uses_processing_time
         and plan.event_time is not None
