@@ -139,3 +139,11 @@ def test_definition_of_an_as_of_join_in_single_cases():
     assert [number("nearest", None, time) for time in (9, 15, 16, 99)] == [1, 1, 3, 3]
     assert [number("nearest", 4, time) for time in (5, 6, 15, 16, 24, 25)] == [None, 1, None, 3, 3, None]
     assert number("backward", None, 99, key=None) is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "tolerance", "kept"),
+    [("backward", None, None), ("nearest", None, None), ("backward", 30, 30), ("forward", 30, 30), ("nearest", 30, 60)],
+)
+def test_right_rows_are_kept_as_long_as_they_can_match(direction, tolerance, kept):
+    assert as_of.AsOf(direction, tolerance, "left", (0, 5)).plan().operator.kept_for == kept

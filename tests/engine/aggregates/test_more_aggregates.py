@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.frequencies import QuantilesResult
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from tests.costs import random_cases
@@ -253,3 +254,10 @@ def test_result_types_exist_in_spark():
         "bigint", "double", "array<double>", "array<bigint>", "struct<s:string,rows:array<struct<a:bigint>>>",
         "double", "bigint", "array<struct<a:bigint>>",
     ]  # fmt: skip
+
+
+def test_percentiles_belong_to_their_windows_also_beside_windows_without_values():
+    """Three windows: the values 1 and 3, none, and 10 twice."""
+    result = QuantilesResult("p", "p", pa.list_(pa.float64()), (), (0.0, 0.5, 1.0), True)
+    found = result.of(pa.array([1.0, 3.0, 10.0]), np.array([1, 1, 2]), np.array([0, 0, 2]), 3)
+    assert found.to_pylist() == [[1.0, 2.0, 3.0], None, [10.0, 10.0, 10.0]]

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.kernels.grouping import DENSE_CELLS, encode_keys, group
+from panestream.engine.kernels.grouping import DENSE_CELLS, encode_keys, group, numbered
 
 
 @pytest.mark.parametrize("step", [1, 7, 10 * DENSE_CELLS], ids=["dense", "ranked", "far apart"])
@@ -22,3 +22,10 @@ def test_groups_are_ordered_by_pane_then_key(step, shuffled):
     assert list(zip(groups.panes.tolist(), groups.codes.tolist(), strict=True)) == expected
     assert groups.counts.tolist() == [rows.count(row) for row in expected]
     assert [expected[place] for place in groups.ids.tolist()] == rows
+
+
+def test_pairs_without_keys_are_numbered_by_their_windows():
+    left, right, size = numbered([], [], np.array([10, 20, 10]), np.array([20, 30]))
+    assert left.tolist() == [0, 1, 0]
+    assert right.tolist() == [1, 2]
+    assert size >= 3

@@ -15,7 +15,7 @@ from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.postgres import type_of
 from panestream.spark.sinks.redis import RedisSink
-from panestream.spark.sinks.serving import Fence, as_record, check_age
+from panestream.spark.sinks.serving import Fence, _map_key, as_record, check_age
 
 DSN, URL = "host=db dbname=shop user=etl", "redis://cache:6379/0"
 POSTGRES, REDIS = pst.sinks.PostgresSink(DSN, "shop.spending", keys=["card"]), RedisSink(URL, "spending", keys=["card"])
@@ -187,3 +187,14 @@ def test_row_becomes_json_with_nested_values():
 )
 def test_column_has_a_type_in_postgresql(type_, said):
     assert type_of(pa.field("x", type_), "p") == said
+
+
+def test_run_without_an_epoch_has_the_earliest_fence():
+    alone = QueryRunInfo("q")
+    assert Fence.of(alone) == Fence("q", "", 0, "", -1)
+    assert Fence.of(alone).is_of(alone)
+
+
+def test_keys_of_maps_are_texts():
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    assert [_map_key(key) for key in ("a", 3, noon)] == ["a", "3", "2026-01-01T12:00:00.000000Z"]

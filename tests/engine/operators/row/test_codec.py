@@ -196,7 +196,11 @@ def test_only_the_part_of_a_value_that_needs_it_is_pickled():
     assert roundtrip([{"a": 1, "b": Point(2)}], pickled=True)[1] == ["value.b"]
 
 
-@pytest.mark.parametrize("kind", [list, tuple, lambda items: {"a": items[0]}], ids=["list", "tuple", "dict"])
+@pytest.mark.parametrize(
+    "kind",
+    [list, tuple, lambda items: {"a": items[0]}, lambda items: {"a": items[0], "b": 1}],
+    ids=["list", "tuple", "dict", "dict beside a number"],
+)
 @pytest.mark.parametrize(("levels", "fits"), [(63, True), (64, False), (5000, False)])
 def test_value_nested_too_deeply_is_refused_with_the_name_of_its_state(kind, levels, fits):
     value = 1

@@ -13,6 +13,7 @@ import pytest
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
+from panestream.engine.operators.sessions.operator import FiredSessions
 from panestream.engine.plan import Chunk, WindowQuery
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.rule import PYTHON
@@ -611,3 +612,11 @@ def test_sessions_may_change_aggregates_on_restore():
 def test_sessions_are_order_sensitive_if_an_aggregate_is(aggregates, follows):
     plan = harness.Query(WindowQuery(EventTimeSessionWindows(5)), aggregates).columnar()
     assert plan.operator.capabilities.order_sensitive is follows
+
+
+def test_session_whose_last_instant_is_the_watermark_cannot_fire_again():
+    sessions = SimpleNamespace(ends=np.array([11, 10, 12]))
+    fired = FiredSessions.of(SimpleNamespace(sessions=sessions), np.array([True, True, True]), before=9, closed=10)
+    assert fired.places.tolist() == [1, 0, 2]
+    assert fired.late.tolist() == [True, False, False]
+    assert fired.last.tolist() == [True, True, False]
