@@ -25,6 +25,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
         "It keeps a division from one by nothing: a table that has rows has more bytes than two."
     ),
+    "engine/inspection/reduce.py:histogram: constant: 1 -> 2": (
+        "The loop sets the width before anybody reads it."
+    ),
     "engine/kernels/calendar_grid.py:MixedGrid.starts_of: comparison: self.panes_of(high) >= panes -> self.panes_of(high) > panes": (
         "It decides how far around a guess is looked. Where what is asked for begins at the end of that, it is looked further."
     ),
@@ -219,6 +222,9 @@ EQUIVALENT: dict[str, str] = {
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/batch_output.py:_merged: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/compat.py:check_data_frames: constant: 0 -> 1": (
+        "Only the class of the groups is looked at, which does not depend on the rows."
+    ),
     "spark/savepoint/decode.py:StoredState.map_groups: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),

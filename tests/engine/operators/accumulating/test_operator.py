@@ -206,10 +206,3 @@ def test_rows_after_a_restore_come_after_the_restored_rows():
     assert plan.operator.for_group(plan, again, 0).restore(saved) is None
     (output,) = harness.run(plan, [batch(("a", 2, 4), ("a", 1, 5), ("a", 101, 6))], again)
     assert output.fired == [(("a", 0, 100), (5, [1, 2, 3, 4, 5]))]
-
-
-def test_late_row_is_not_stored():
-    plan, state = plan_of(TumblingEventTimeWindows(10)), MemoryState()
-    harness.run(plan, [batch(("a", 1, 1)), batch(("a", 100, 2)), batch(("a", 3, 3), ("a", 101, 4))], state)
-    stored = plan.operator.for_group(plan, state, 0).tables().tables["rows"]
-    assert stored["time"].to_pylist() == [100, 101]
