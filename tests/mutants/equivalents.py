@@ -25,9 +25,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
         "It keeps a division from one by nothing: a table that has rows has more bytes than two."
     ),
-    "engine/inspection/reduce.py:histogram: constant: 1 -> 2": (
-        "The loop sets the width before anybody reads it."
-    ),
+    "engine/inspection/reduce.py:histogram: constant: 1 -> 2": ("The loop sets the width before anybody reads it."),
     "engine/kernels/calendar_grid.py:MixedGrid.starts_of: comparison: self.panes_of(high) >= panes -> self.panes_of(high) > panes": (
         "It decides how far around a guess is looked. Where what is asked for begins at the end of that, it is looked further."
     ),
