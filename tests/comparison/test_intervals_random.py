@@ -105,7 +105,7 @@ def test_interval_join_gives_reasons_against_firings_and_changelog():
 
 
 def test_interval_join_removes_expired_state():
-    rows = [[[joins.Row(side, "a", time, time) for side in ("left", "right")]] for time in range(0, 200, 10)]
+    rows = [[[joins.Row(side, "a", time, time) for side in ("left", "right")]] for time in range(0, 400, 10)]
     for how in intervals.HOWS:
         plan, state = intervals.Interval(-30, 20, how, (0, 5)).plan(), MemoryState()
         intervals.found(plan, rows, state=state)

@@ -49,8 +49,8 @@ def test_panes_close_on_silence_like_the_row_operator(chunk):
         found = harness.run(query.columnar(), batches)
         moved.append(any(one.fired and not batch.rows and not batch.end for one, batch in zip(found, batches, strict=True)))
 
-    harness.run_cases(160, chunk, CHUNKS, case)
-    assert any(moved) or len(moved) < 10, "no window fired without rows: the test says nothing"
+    harness.run_cases(320, chunk, CHUNKS, case)
+    assert any(moved), "no window fired without rows: the test says nothing"
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -34,7 +34,7 @@ _MAX_EXPRESSIONS = 100
 
 
 def reducible(plan: WindowPlan) -> bool:
-    """Return whether Spark itself reduces the rows of a batch: it can, and the plan does not say that panes have few rows."""
+    """Return whether Spark itself reduces the rows of a batch. It does not if the plan says that panes have few rows."""
     spec = plan.operator
     if not isinstance(spec, PaneSpec):
         return False
