@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.backlog", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", default=str(HERE / "data"))
+    parser.add_argument("--data", default=str(HERE / ".data"))
     parser.add_argument("--write", action="store_true", help="keep the table, in results/backlog.md")
     parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -16,6 +16,7 @@ class LocalFiles:
     """Answer like Spark's readers: patterns with ``*``, ``?``, ``{a,b}`` and escapes, and the files of a folder."""
 
     version = "4.1.0"
+    conf = SimpleNamespace(get=lambda name, default=None: default)
 
     @property
     def read(self) -> LocalFiles:
@@ -48,7 +49,7 @@ class LocalFiles:
         return SimpleNamespace(collect=lambda: [SimpleNamespace(value=line) for line in lines])
 
 
-def leave_marker(spark: object, folder: str | Path, marker: dict) -> None:
+def leave_marker(spark: object, folder: str | Path, marker: dict, seen_as: Path | None = None) -> None:
     """Write a marker like ``write_marker``, without Spark."""
     told = {"format": 1, **marker}
     text = json.dumps({**told, "crc32": crc32(json.dumps(told, sort_keys=True).encode())}, sort_keys=True)

@@ -19,6 +19,7 @@ from panestream.spark.session import (
     SOCKETS,
     STATE_STORE,
     STREAM_SETTINGS,
+    TRACEBACK,
     build_session,
     missing_startup_settings,
     numbers_micro_batches,
@@ -65,14 +66,18 @@ def test_tasks_have_the_number_of_their_micro_batch_only_with_pinned_threads(pin
 
 
 def test_all_settings_are_made_if_the_user_made_none():
-    assert settings_for(Session({}), 7) == {**STREAM_SETTINGS, PARTITIONS: "7"}
+    assert settings_for(Session({}), 7) == {**STREAM_SETTINGS, PARTITIONS: "7", TRACEBACK: "false"}
+
+
+def test_tracebacks_that_the_user_set_are_left_alone():
+    assert TRACEBACK not in settings_for(Session({TRACEBACK: "true"}), 7)
 
 
 @pytest.mark.parametrize("name", [ARROW_ROWS, ARROW_BYTES])
 def test_limit_of_the_user_keeps_both_arrow_limits_unchanged(name):
     found = settings_for(Session({name: "5", "spark.app.name": "x"}), 7)
     assert not {ARROW_ROWS, ARROW_BYTES} & set(found)
-    assert found.keys() | {ARROW_ROWS, ARROW_BYTES} == {*STREAM_SETTINGS, PARTITIONS}
+    assert found.keys() | {ARROW_ROWS, ARROW_BYTES} == {*STREAM_SETTINGS, PARTITIONS, TRACEBACK}
 
 
 def test_missing_setting_is_named_with_the_line_to_set():

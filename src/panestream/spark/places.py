@@ -16,6 +16,7 @@ FilePath = str | os.PathLike[str]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _GLOB = re.compile(r"([*?\[\]{}\\])")
+_PATTERN = re.compile(r"(?<!\\)[*?\[\]{}]")
 _PLAIN = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[\w./@:+=-]*", re.ASCII)
 
 
@@ -73,6 +74,16 @@ def escaped(path: str) -> str:
     out/\[a\]
     """
     return _GLOB.sub(r"\\\1", path)
+
+
+def without_pattern(path: str) -> str:
+    r"""Return the path up to the first folder whose name is a pattern. ``path`` has other names as :func:`escaped` gives them.
+
+    >>> without_pattern(r"/out/\[a\]/runs/{1,2}-*/part-*"), without_pattern("/out/runs")
+    ('/out/[a]/runs', '/out/runs')
+    """
+    fixed = _PATTERN.split(path, maxsplit=1)[0]
+    return re.sub(r"\\(.)", r"\1", fixed if fixed == path else fixed.rpartition("/")[0])
 
 
 def is_plain(path: str) -> bool:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
-"""Leaves PySpark's own frames out of the errors of Python functions."""
+"""Leaves PySpark's own frames out of the errors of some Python functions, which then need Python workers of their own."""
 
 STREAM_SETTINGS: Mapping[str, str] = {
     STATE_STORE: ROCKSDB,
@@ -105,7 +105,7 @@ def build_session(
     # By default Spark's workers use the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    own = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
+    own = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
     defaults = {**STREAM_SETTINGS, **BIRTH_SETTINGS, **own}
     if master is not None:
         builder = builder.master(master)
@@ -230,7 +230,7 @@ def chosen_partitions(spark: SparkSession) -> int | None:
 
 def slow_settings(spark: SparkSession, groups: int) -> list[str]:
     """Return the lines to run before building a query with ``groups`` key groups from ``.main``; empty if all settings fit."""
-    wanted = settings_for(spark, groups)
+    wanted = {name: value for name, value in settings_for(spark, groups).items() if name != TRACEBACK}
     differ = [name for name, value in wanted.items() if _says(spark, name, value) is False]
     names = sorted(differ, key=lambda name: name != PARTITIONS)
     return [f'spark.conf.set("{name}", "{wanted[name]}")' for name in names]
@@ -263,14 +263,17 @@ def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False)
     # One limit alone may not bound anything. If the user set one, leave both.
     chosen = limits if any(_is_set(spark, name) for name in limits) else set()
     settings = {name: value for name, value in STREAM_SETTINGS.items() if name not in chosen} | {PARTITIONS: str(groups)}
+    if not _is_set(spark, TRACEBACK, ("true", "false")):
+        # The tasks that pack rows and those that hold state then share Python workers: half the processes to start and to keep.
+        settings[TRACEBACK] = "false"
     # Verified with Spark 4.3, not with earlier versions.
     is_verified = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
     return {**settings, **LOCAL_FILES} if is_verified else settings
 
 
-def _is_set(spark: SparkSession, name: str) -> bool:
+def _is_set(spark: SparkSession, name: str, offers: Sequence[str] = ("1", "2")) -> bool:
     """Return whether anyone set it. For an unset name Spark returns the default it is given; listing all settings is slow."""
-    return {spark.conf.get(name, offered) for offered in ("1", "2")} != {"1", "2"}
+    return {spark.conf.get(name, offered) for offered in offers} != set(offers)
 
 
 @contextmanager

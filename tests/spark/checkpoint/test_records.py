@@ -1,8 +1,9 @@
-"""Valid and invalid markers, and the errors about invalid ones. Without Spark's JVM."""
+"""Valid and invalid markers, the errors about invalid ones, and who reads and writes them. Without Spark's JVM."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 from zlib import crc32
 
@@ -11,7 +12,17 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import EnvironmentNotReadyError, StateDamagedError, StateFormatError
 from panestream.spark.checkpoint import records
-from panestream.spark.checkpoint.records import _decoded, _is_missing, _tail, list_files, read_markers, write_marker
+from panestream.spark.checkpoint.records import (
+    _decoded,
+    _is_missing,
+    _tail,
+    folder_here,
+    list_files,
+    read_markers,
+    write_marker,
+)
+from panestream.spark.places import escaped
+from tests.spark.local_files import LocalFiles
 from tests.spark.plain_files import PlainSpark
 
 DO = "put back a copy"
@@ -101,10 +112,62 @@ def test_marker_is_one_line_with_sorted_names_and_a_checksum(tmp_path, monkeypat
     assert file.read_text() == f'{{"a": [2], "crc32": {crc32(told.encode())}, "format": 1, "z": 1}}\n'
 
 
+def sees_no_temporary_files(monkeypatch):
+    monkeypatch.setattr(records.tempfile, "NamedTemporaryFile", lambda: nullcontext(SimpleNamespace(name="/elsewhere/a")))
+
+
+def without_jobs(monkeypatch, application):
+    """A session of an application, which may list and read files, and which runs no job."""
+    spark = PlainSpark(monkeypatch, **{"spark.app.id": application})
+    spark.range = None
+    return spark
+
+
+def test_marker_of_a_path_that_spark_sees_as_this_process_does_takes_no_job(tmp_path, monkeypatch):
+    spark = without_jobs(monkeypatch, "same machine")
+    for place in (f"{tmp_path}/a b%20[c]", f"file:{tmp_path}/d", f"file://{tmp_path}/e"):
+        assert read_markers(spark, f"{escaped(place)}/part-*", DO) == {}
+        write_marker(spark, place, {"n": 1})
+        assert list(read_markers(spark, f"{escaped(place)}/part-*", DO).values()) == [{"format": 1, "n": 1}]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a b%20[c]", "d", "e"]
+
+
+@pytest.mark.parametrize("place", ["{}/m", "file:{}/m"])
+def test_marker_is_written_by_spark_if_spark_sees_other_files(place, tmp_path, monkeypatch):
+    sees_no_temporary_files(monkeypatch)
+    spark = PlainSpark(monkeypatch, **{"spark.app.id": f"another machine {place}"})
+    path = place.format(tmp_path)
+    assert folder_here(spark, path) is None
+    write_marker(spark, path.removeprefix("file:"), {"n": 1})
+    assert [file.name for file in (tmp_path / "m").iterdir()] == ["part-00000.txt"]
+
+
+@pytest.mark.parametrize("path", ["m", "runs/m", "hdfs://host/m", "s3:/m", "file:m", ""])
+def test_path_that_spark_resolves_by_itself_is_not_looked_up_here(path, monkeypatch):
+    assert folder_here(without_jobs(monkeypatch, "same machine"), path) is None
+
+
+def test_connect_client_does_not_look_for_files_of_the_server(tmp_path, monkeypatch):
+    spark = without_jobs(monkeypatch, "same machine")
+    assert folder_here(spark, str(tmp_path)) == tmp_path.resolve()
+    monkeypatch.setattr(records, "is_connect", lambda spark: True)
+    assert folder_here(spark, str(tmp_path)) is None
+
+
+def test_folder_that_does_not_exist_has_no_files_and_spark_is_not_asked(tmp_path, monkeypatch):
+    spark = without_jobs(monkeypatch, "same machine")
+    assert folder_here(spark, str(tmp_path)) is not None
+    monkeypatch.setattr(records, "_reader", None)
+    assert list_files(spark, f"{tmp_path}/none/*/part-*") == []
+    with pytest.raises(TypeError):
+        list_files(spark, f"{tmp_path}/*/part-*")
+
+
 def reader_that_fails(monkeypatch, error):
     """A session that finds a marker but cannot read its content."""
 
     class Session:
+        conf = LocalFiles.conf
         read = property(lambda self: self)
 
         def format(self, kind):
@@ -159,6 +222,8 @@ def test_unrelated_error_while_reading_a_marker_is_raised(monkeypatch, error):
 class Refusing:
     """A session whose readers raise."""
 
+    conf = LocalFiles.conf
+
     def __init__(self, error):
         self.error, self.read = error, self
 
@@ -188,6 +253,7 @@ def test_files_in_subfolders_are_listed_if_recursive(recursive):
     asked = {}
 
     class Session:
+        conf = LocalFiles.conf
         read = property(lambda self: self)
 
         def format(self, kind):

@@ -9,6 +9,7 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
+from panestream.spark.checkpoint import records
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.checkpoint.lease import read_lease, register
 from panestream.spark.checkpoint.records import list_files, read_markers, write_marker
@@ -150,7 +151,7 @@ def test_interrupted_first_start_still_owns_its_outputs(spark, tmp_path):
         run(spark, tmp_path, FILES[:2])
 
 
-def test_broken_marker_is_named_in_the_error(spark, tmp_path):
+def test_broken_marker_is_named_in_the_error(spark, tmp_path, monkeypatch):
     for name, text in (("empty", ""), ("cut", '{"format": 1, "que'), ("newer", '{"format": 7}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.txt").write_text(text)
@@ -162,19 +163,24 @@ def test_broken_marker_is_named_in_the_error(spark, tmp_path):
         kind = StateFormatError if name == "newer" else StateDamagedError
         with pytest.raises(kind, match=rf"{name}/part-0.txt {why}"):
             read_markers(spark, f"{tmp_path}/{name}/part-*", "do so")
-    write_marker(spark, f"{tmp_path}/changed", {"query": "abcd"})
-    (part,) = (tmp_path / "changed").glob("part-*")
-    part.write_text(part.read_text().replace("abcd", "abcx"))
-    for why in (
-        r"a marker of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0",
-        "part-.* was changed, .*: do so",
-    ):
-        with pytest.raises(StateDamagedError, match=why) as caught:
+    with monkeypatch.context() as elsewhere:
+        # As on a file system that only Spark sees. Hadoop's checksum of the file finds the damage first.
+        elsewhere.setattr(records, "folder_here", lambda spark, path: None)
+        elsewhere.setattr(records, "_contents_here", lambda addresses: None)
+        write_marker(spark, f"{tmp_path}/changed", {"query": "abcd"})
+        (part,) = (tmp_path / "changed").glob("part-*")
+        part.write_text(part.read_text().replace("abcd", "abcx"))
+        unreadable = r"a marker of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0"
+        with pytest.raises(StateDamagedError, match=unreadable) as caught:
             read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
         assert len(str(caught.value).splitlines()) == 1
-        # Hadoop's checksum of the file finds the damage first, but copying often loses the checksum.
+        # Copying often loses Hadoop's checksum.
         for crc in part.parent.glob(".*.crc"):
             crc.unlink()
+        with pytest.raises(StateDamagedError, match=r"part-.* was changed, .*: do so"):
+            read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
+    with pytest.raises(StateDamagedError, match=r"part-.* was changed, .*: do so"):
+        read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
     odd = f"{tmp_path}/a[b]{{c}}"
     assert list_files(spark, f"{tmp_path}/nothing/*") == []
     write_marker(spark, odd, {"query": "x"})

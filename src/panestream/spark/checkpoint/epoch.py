@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from panestream.errors import FencedError, SinkError
-from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker, write_new_marker
+from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker
 from panestream.spark.checkpoint.spark_logs import last_committed
 from panestream.spark.places import escaped, file_place, local_folder
 
@@ -107,7 +107,7 @@ class Epoch:
 
     def write_gap(self, spark: SparkSession, state_of: int) -> None:
         """Record that a micro-batch of this run left the state as it was after ``state_of``."""
-        write_marker(spark, f"{self.checkpoint}/{GAPS}/{self.entry}", {"state_of": state_of})
+        self._leave(spark, GAPS, {"state_of": state_of})
 
     def write_first(self, spark: SparkSession, batch_id: int) -> None:
         """Record, before the commit, the first micro-batch of this run."""
@@ -120,7 +120,7 @@ class Epoch:
     def _leave(self, spark: SparkSession, kind: str, marker: Mapping[str, Any]) -> None:
         runs = self._seen_here()
         folder = None if runs is None else runs.with_name(Path(kind).name) / self.entry
-        write_new_marker(spark, f"{self.checkpoint}/{kind}/{self.entry}", folder, marker)
+        write_marker(spark, f"{self.checkpoint}/{kind}/{self.entry}", marker, folder)
 
     def forget_old(self) -> None:
         """Delete the entries of old runs if this process sees the files."""

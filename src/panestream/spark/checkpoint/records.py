@@ -1,15 +1,17 @@
 """Markers: small records in a checkpoint or a sink's folder. Spark reads and writes them on any file system.
 
-A marker is one line of JSON in its own folder, which Spark writes elsewhere and then moves into place. Paths are listed before
-they are read, since Spark logs a stack trace for each missing path.
+A marker is one line of JSON in its own folder, which is written elsewhere and then moved into place. Paths are listed before
+they are read, since Spark logs a stack trace for each missing path. If this process sees the same files as Spark, it reads and
+writes the markers itself: a job of Spark takes half a second, and several times as long in a new session.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -20,6 +22,7 @@ from pyspark.sql import functions as F
 
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.spark.failures import first_sentence, of_ended_spark, of_spark, raise_as, writing
+from panestream.spark.places import escaped, file_place, local_folder, without_pattern
 from panestream.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -47,41 +50,81 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
     addresses = list_files(spark, pattern)
     if not addresses:
         return {}
+    contents = _contents_here(addresses)
+    if contents is None:
+        try:
+            files = read_files(spark, pattern)
+        except Exception as error:
+            if not of_spark(error) or of_ended_spark(error):
+                raise
+            # Spark's error has the file's name and a hundred lines of stack, e.g. if the file's own checksum (.crc) differs.
+            raise_as(StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})"), error)
+        by_tail = {_tail(path): content for path, content in files.items()}
+        contents = {address: by_tail.get(_tail(unquote(address)), b"") for address in addresses}
+    return {address: _decoded(contents[address], unquote(address), what_to_do) for address in sorted(addresses)}
+
+
+def _contents_here(addresses: Iterable[str]) -> dict[str, bytes] | None:
+    """Return the contents of files by address, or None if this process cannot read them all."""
     try:
-        files = read_files(spark, pattern)
-    except Exception as error:
-        if not of_spark(error) or of_ended_spark(error):
-            raise
-        # Spark's error has the file's name and a hundred lines of stack, e.g. if the file's own checksum (.crc) differs.
-        raise_as(StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})"), error)
-    contents = {_tail(path): content for path, content in files.items()}
-    paths = {address: unquote(address) for address in sorted(addresses)}
-    return {address: _decoded(contents.get(_tail(path), b""), path, what_to_do) for address, path in paths.items()}
+        return {address: Path(local_folder(address) or "").read_bytes() for address in addresses}
+    except OSError:
+        return None
 
 
-def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any]) -> None:
-    """Write a marker into its own folder, replacing the old one. Raise EnvironmentNotReadyError if Spark cannot write there."""
+def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any], folder: Path | None = None) -> None:
+    """Write a marker into its own folder, replacing the old one. Raise EnvironmentNotReadyError if Spark cannot write there.
+
+    ``folder`` is the same folder, if it is known that this process sees it.
+    """
+    folder = folder or folder_here(spark, path)
+    if folder is not None and _is_written_here(folder, _encoded(marker)):
+        return
     with writing(path, any_reason=True):
         spark.range(1).select(F.lit(_encoded(marker)).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
 
-def write_new_marker(spark: SparkSession, path: str, folder: Path | None, marker: Mapping[str, Any]) -> None:
-    """Write a new marker, without a Spark job if this process sees the marker's folder ``path`` as ``folder``."""
-    if folder is not None:
-        beside = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-        try:
-            beside.mkdir(parents=True)
-            (beside / f"part-{uuid.uuid4().hex}").write_text(_encoded(marker) + "\n", encoding="utf-8")
-            beside.rename(folder)
-        except OSError:  # another user's folder, or a marker exists: Spark's error gives the reason
-            shutil.rmtree(beside, ignore_errors=True)
-        else:
-            return
-    write_marker(spark, path, marker)
+def _is_written_here(folder: Path, text: str) -> bool:
+    """Write a new marker, and return whether it was possible: not over an old marker, nor in a folder of another user."""
+    beside = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    try:
+        beside.mkdir(parents=True)
+        (beside / f"part-{uuid.uuid4().hex}").write_text(text + "\n", encoding="utf-8")
+        beside.rename(folder)
+    except OSError:
+        shutil.rmtree(beside, ignore_errors=True)
+        return False
+    return True
+
+
+def folder_here(spark: SparkSession, path: str) -> Path | None:
+    """Return the folder that ``path`` means to Spark, or None if this process may see another one by that name.
+
+    Spark resolves a relative path in the folder in which it was started, and one without a scheme in its default file system.
+    """
+    scheme, slash, _ = path.partition("/")
+    if not slash or scheme not in ("", "file:") or is_connect(spark):
+        return None
+    key = (spark.conf.get("spark.app.id", "") or "", scheme)
+    if key[0] and key not in _sees_temporary_file:
+        with tempfile.NamedTemporaryFile() as file:
+            _sees_temporary_file[key] = bool(_listed(spark, f"{scheme}{escaped(file.name)}"))
+    return Path(file_place(path).removeprefix("file:")) if _sees_temporary_file.get(key) else None
+
+
+_sees_temporary_file: dict[tuple[str, str], bool] = {}
+"""Whether Spark sees a temporary file of this process, by application and by the scheme of the file's address."""
 
 
 def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
     """Return the addresses of all matching files, without a Spark job. Blanks are encoded as ``%20``."""
+    folder = folder_here(spark, without_pattern(pattern))
+    if folder is not None and not folder.exists():
+        return []
+    return _listed(spark, pattern, recursive)
+
+
+def _listed(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
     try:
         files = _reader(spark, pattern, "text", recursive)
         if is_connect(spark):
