@@ -261,11 +261,9 @@ class CountOperator(PagedOperator[Contents | None]):
         since = np.zeros(count, np.int64)
         np.add.at(since, old, np.where(panes >= 0, held, 0))
         fresh = np.bincount(new, minlength=count)
-        # Number each row within its key since the last firing.
+        # Take the rows key by key. In this order their numbers since the last firing, and so their panes, are runs.
         order = stable_order(new)
-        number = np.empty(rows, np.int64)
-        number[order] = np.arange(rows) - np.repeat(np.cumsum(fresh) - fresh, fresh)
-        came = self._shape.panes_of(number + since[new])
+        came = self._shape.panes_of(np.arange(rows) - np.repeat(np.cumsum(fresh) - fresh - since, fresh))
         low = self._shape.panes_of(since)
         np.minimum.at(low, old, panes)
         # A key without rows since then has older panes.
@@ -273,10 +271,11 @@ class CountOperator(PagedOperator[Contents | None]):
         begin = np.zeros(count + 1, np.int64)
         np.cumsum(high - low + 1, out=begin[1:])
         axis = Axis(low, begin)
+        taken = [column.take(pa.array(order)) for column in inputs]
         timed = settings.aggregation.needs_timestamps
-        times = numbers(inputs[0].view(pa.int64())) if timed else None
-        values = inputs[1:] if timed else inputs[: len(settings.aggregation.input_types)]
-        arrived = settings.aggregation.partials([], axis.places(new, came), values, times)
+        times = numbers(taken.pop(0).view(pa.int64())) if timed else None
+        values = taken[: len(settings.aggregation.input_types)]
+        arrived = settings.aggregation.partials([], came + np.repeat(begin[:-1] - low, fresh), values, times)
         kept = stored.select(range(self._width, stored.num_columns))
         merged = settings.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
         return Contents(keys, axis, since, fresh, merged, read, (since + fresh) // self._shape.slide, len(np.unique(old)))
