@@ -1,5 +1,7 @@
 """A backlog read in micro-batches of several sizes: ``python -m benchmarks.backlog --write``.
 
+With ``--levers``, panestream runs with one setting after the other instead, in micro-batches of a million rows.
+
 Sum and count of tumbling windows (10 s, 10,000 keys, ten rows of a key in a window). Every contestant reads the same events, cut
 into micro-batches of 0.25, 1 and 4 million rows, and writes Parquet files. panestream runs as users start it, ``result.start()``,
 and Spark's own ``window()`` with its own sink. Contestants take turns, each in a process of its own for each size and round.
@@ -17,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +33,77 @@ from benchmarks.flink.spark_side import write_with_end
 from benchmarks.harness import RESULT_MARK, SETTINGS, MemorySampler
 from benchmarks.run import HERE, machine
 from panestream import agg
-from panestream.spark.session import STREAM_SETTINGS
+from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (250_000, 1_000_000, 4_000_000)
-CONTESTANTS = ("panestream", "native")
 
 
-def start(contestant: str, events: DataFrame, folder: Path) -> Any:
+@dataclass(frozen=True)
+class Contestant:
+    """One way to run the query.
+
+    Attributes:
+        is_native: whether Spark's own ``window()`` runs it.
+        settings: settings of the session.
+        cores: how many tasks run at once.
+        options: for ``.options()``.
+        has_text_keys: whether the keys are texts of eleven letters instead of integers.
+    """
+
+    is_native: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 2
+    options: Mapping[str, Any] = field(default_factory=dict)
+    has_text_keys: bool = False
+
+
+CONTESTANTS = {"panestream": Contestant(), "native": Contestant(is_native=True)}
+_ARROW, _PYTHON = "spark.sql.execution.arrow", "spark.python"
+LEVERS = {
+    "as users start it": Contestant(),
+    "workers read ahead (`udf.pipelined.enabled`)": Contestant(settings={f"{_PYTHON}.udf.pipelined.enabled": "true"}),
+    "Arrow batches compressed by LZ4": Contestant(settings={f"{_ARROW}.compression.codec": "lz4"}),
+    "Arrow batches of 10,000 rows": Contestant(
+        settings={f"{_ARROW}.maxRecordsPerBatch": "10000", f"{_ARROW}.maxBytesPerBatch": str(2**31 - 1)}
+    ),
+    "buffers of 1 MB to and from Python": Contestant(settings={"spark.sql.execution.python.udf.buffer.size": str(2**20)}),
+    "four tasks on two cores": Contestant(cores=4),
+    "32 key groups": Contestant(options={"key_groups": 32}),
+    "32 key groups in 2 tasks": Contestant(options={"key_groups": 32, "tasks": 2}),
+    "texts as keys": Contestant(has_text_keys=True),
+    "no waiting for local data (`locality.wait`)": Contestant(settings={"spark.locality.wait": "0s"}),
+    "shuffle and spill in memory (`spark.local.dir`)": Contestant(settings={"spark.local.dir": "/dev/shm"}),  # noqa: S108
+    "native": Contestant(is_native=True),
+    "native, texts as keys": Contestant(is_native=True, has_text_keys=True),
+}
+"""Settings and shapes that might matter, each alone."""
+
+
+def start(contestant: Contestant, events: DataFrame, folder: Path) -> Any:
     """Start the query of a contestant."""
-    if contestant == "panestream":
+    if contestant.has_text_keys:
+        events = events.withColumn("key", F.format_string("key %07d", "key"))
+    if not contestant.is_native:
         keyed = pst.stream(events, time="ts", out_of_orderness="1 second").key_by("key")
-        result = keyed.window(pst.tumbling("10 seconds")).aggregate(agg.sum("value").alias("total"), agg.count().alias("n"))
+        windows = keyed.window(pst.tumbling("10 seconds")).options(**contestant.options)
+        result = windows.aggregate(agg.sum("value").alias("total"), agg.count().alias("n"))
         return result.start(main=pst.ParquetSink(str(folder / "out")), checkpoint=str(folder / "checkpoint"))
-    windows = events.withWatermark("ts", "1 second").groupBy("key", F.window("ts", "10 seconds"))
-    writer = windows.agg(F.sum("value").alias("total"), F.count("*").alias("n")).writeStream.format("parquet")
+    grouped = events.withWatermark("ts", "1 second").groupBy("key", F.window("ts", "10 seconds"))
+    writer = grouped.agg(F.sum("value").alias("total"), F.count("*").alias("n")).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     return writer.start(str(folder / "out"))
 
 
-def measure(contestant: str, rows_per_batch: int, rows: int, data: Path) -> dict[str, Any]:
+def measure(name: str, rows_per_batch: int, rows: int, data: Path) -> dict[str, Any]:
     """Return the figures of one run."""
-    spec = EventSpec(rows_per_batch, rows // rows_per_batch)
+    contestant = {**CONTESTANTS, **LEVERS}[name]
+    spec = EventSpec(rows_per_batch, rows // rows_per_batch, files_per_batch=contestant.cores)
     files = write_with_end(spec, data)
-    builder = SparkSession.builder.master("local[2]").appName(f"backlog of {contestant}")
-    for name, value in {**SETTINGS, **STREAM_SETTINGS, "spark.sql.shuffle.partitions": "2"}.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.master(f"local[{contestant.cores}]").appName("backlog")
+    common = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": "2"}
+    for setting, value in {**common, **contestant.settings}.items():
+        builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     sampler = MemorySampler()
@@ -86,18 +134,22 @@ def measure(contestant: str, rows_per_batch: int, rows: int, data: Path) -> dict
 
 
 def table(runs: dict[tuple[int, str], list[dict[str, Any]]]) -> list[str]:
-    """Return a line for each size and contestant: medians of the rounds, and the range of the rate."""
+    """Return a line for each size and contestant: medians of the rounds, and the range of the rates."""
     lines = [
-        "| rows a micro-batch | contestant | rows/s, all | rows/s, steady | micro-batch | start-up | closing | workers | JVM |",
-        "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| rows a micro-batch | contestant | rows/s, all | rows/s, steady | ÷ the first | micro-batch | start-up | closing "
+        "| workers | JVM |",
+        "|---:|---|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
+    first: dict[int, list[dict[str, Any]]] = {}
     for (size, contestant), done in runs.items():
         of = {name: statistics.median(one[name] for one in done) for name in done[0] if name != "answer"}
+        ratios = [one["steady"] / other["steady"] for one, other in zip(done, first.setdefault(size, done), strict=True)]
+        ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         rates = [one["rate"] for one in done]
         lines.append(
             f"| {size:,} | {contestant} | {of['rate']:,.0f} ({min(rates):,.0f} to {max(rates):,.0f}) | {of['steady']:,.0f} "
-            f"| {of['micro_batch']:.2f} s | {of['start_up']:.1f} s | {of['closing']:.1f} s | {of['workers_mb']:,.0f} MB "
-            f"| {of['jvm_mb']:,.0f} MB |"
+            f"| {ratio} | {of['micro_batch']:.2f} s | {of['start_up']:.1f} s | {of['closing']:.1f} s "
+            f"| {of['workers_mb']:,.0f} MB | {of['jvm_mb']:,.0f} MB |"
         )
     return lines
 
@@ -108,14 +160,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=12_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", default=str(HERE / ".data"))
-    parser.add_argument("--write", action="store_true", help="keep the table, in results/backlog.md")
+    parser.add_argument("--levers", action="store_true", help="compare settings instead of sizes")
+    parser.add_argument("--write", action="store_true", help="keep the table, in results/backlog.md or levers.md")
     parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
         figures = measure(options.one[0], int(options.one[1]), options.rows, Path(options.data))
         print(RESULT_MARK + json.dumps(figures), flush=True)
         return
-    runs: dict[tuple[int, str], list[dict[str, Any]]] = {(size, name): [] for size in SIZES for name in CONTESTANTS}
+    sizes, contestants = ((1_000_000,), LEVERS) if options.levers else (SIZES, CONTESTANTS)
+    runs: dict[tuple[int, str], list[dict[str, Any]]] = {(size, name): [] for size in sizes for name in contestants}
     for _ in range(options.rounds):
         for (size, name), done in runs.items():
             command = [sys.executable, "-m", "benchmarks.backlog", "--one", name, str(size)]
@@ -128,19 +182,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"the contestants do not have the same rows: {answers}")
     about = machine()
     lines = [
-        "# A backlog, by the size of its micro-batches",
+        "# A backlog, with one setting after the other" if options.levers else "# A backlog, by the size of its micro-batches",
         "",
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load {about['load_at_start']}. Python {about['python']}, Spark {about['pyspark']}, pyarrow {about['pyarrow']}.",
         f"- {options.rows:,} rows, {options.rounds} rounds in turns, each run in a process of its own. All gave the same rows.",
         "- Tumbling windows of 10 s, sum and count, 10,000 keys, ten rows of a key in a window; Parquet in, Parquet out.",
         "- `rows/s, all` counts start-up and closing; `steady` is the median micro-batch between. Medians (lowest to highest).",
+        "- `÷ the first` compares the steady rate with that of the first line of the same size and round.",
         "",
         *table(runs),
     ]
     print("\n".join(lines))
     if options.write:
-        (RESULTS / "backlog.md").write_text("\n".join(lines) + "\n")
+        (RESULTS / ("levers.md" if options.levers else "backlog.md")).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
