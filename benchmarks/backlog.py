@@ -54,7 +54,7 @@ class Contestant:
     is_native: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     cores: int = 2
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=lambda: {"key_groups": 2})
     has_text_keys: bool = False
 
 
