@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +28,8 @@ from pyspark.sql import functions as F
 import panestream as pst
 from benchmarks.events import SCHEMA, EventSpec
 from benchmarks.flink.spark_side import write_with_end
-from benchmarks.harness import RESULT_MARK, SETTINGS, MemorySampler
+from benchmarks.harness import SETTINGS, MemorySampler
+from benchmarks.processes import ask, tell
 from benchmarks.run import HERE, machine
 from panestream import agg
 from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
@@ -165,17 +164,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--one", nargs=2, metavar=("CONTESTANT", "SIZE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
-        figures = measure(options.one[0], int(options.one[1]), options.rows, Path(options.data))
-        print(RESULT_MARK + json.dumps(figures), flush=True)
+        tell(measure(options.one[0], int(options.one[1]), options.rows, Path(options.data)))
         return
     sizes, contestants = ((1_000_000,), LEVERS) if options.levers else (SIZES, CONTESTANTS)
     runs: dict[tuple[int, str], list[dict[str, Any]]] = {(size, name): [] for size in sizes for name in contestants}
     for _ in range(options.rounds):
         for (size, name), done in runs.items():
-            command = [sys.executable, "-m", "benchmarks.backlog", "--one", name, str(size)]
-            command += ["--rows", str(options.rows), "--data", options.data]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            done.append(json.loads(said.split(RESULT_MARK)[1]))
+            words = ["--one", name, str(size), "--rows", str(options.rows), "--data", options.data]
+            done.append(ask("benchmarks.backlog", *words))
             print(size, name, done[-1], flush=True)
     answers = {tuple(one["answer"]) for done in runs.values() for one in done}
     if len(answers) != 1:

@@ -30,8 +30,7 @@ from pyspark.sql import functions as F
 from benchmarks.cases import Case
 from benchmarks.catalog import case_of
 from benchmarks.events import SCHEMA, EventSpec, write
-
-RESULT_MARK = "BENCHMARK-RESULT "
+from benchmarks.processes import tell
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -303,4 +302,4 @@ if __name__ == "__main__":
     started = time.perf_counter()
     result = measure(Run.from_json(sys.argv[1]))
     print(f"{time.perf_counter() - started:.1f} s in all", file=sys.stderr)
-    print(RESULT_MARK + json.dumps(asdict(result)))
+    tell(asdict(result))

@@ -15,11 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,8 +27,9 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from benchmarks.events import EPOCH_MS, SCHEMA, EventSpec, write
-from benchmarks.harness import RESULT_MARK, SETTINGS
-from benchmarks.run import HERE, machine
+from benchmarks.harness import SETTINGS
+from benchmarks.processes import ask, tell
+from benchmarks.run import machine
 from panestream import agg
 from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
@@ -134,17 +132,10 @@ def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         RuntimeError: it failed.
     """
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
     given = [str(each) for each in (options.rows, options.batches, options.groups, options.cores)]
-    command = [sys.executable, "-m", "benchmarks.latency", "--run", way, "--data", options.data]
-    command += [each for pair in zip(("--rows", "--batches", "--groups", "--cores"), given, strict=True) for each in pair]
-    done = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(RESULT_MARK):
-            found: dict[str, Any] = json.loads(line.removeprefix(RESULT_MARK))
-            return found
-    raise RuntimeError(f"{way} failed:\n{done.stderr[-4000:]}")
+    words = [each for pair in zip(("--rows", "--batches", "--groups", "--cores"), given, strict=True) for each in pair]
+    found: dict[str, Any] = ask("benchmarks.latency", "--run", way, "--data", options.data, *words)
+    return found
 
 
 def table(rounds: dict[str, list[float]]) -> list[str]:
@@ -174,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # A micro-batch has two seconds of event time, so a window closes in each.
     spec = EventSpec(options.rows, options.batches, 1_000, options.rows // 2, 1_000, options.cores)
     if options.run:
-        print(RESULT_MARK + json.dumps(measure(options.run, options.groups, options.cores, spec, options.data)))
+        tell(measure(options.run, options.groups, options.cores, spec, options.data))
         return
     about = machine()
     rounds: dict[str, list[float]] = {way: [] for way in WAYS}

@@ -11,8 +11,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,7 +23,8 @@ import panestream
 from benchmarks.cases import Case, Checks
 from benchmarks.catalog import CASES, SUM_COUNT_CASES
 from benchmarks.events import EventSpec, write
-from benchmarks.harness import RESULT_MARK, SETTINGS, Measured, Run, warm_up_batches
+from benchmarks.harness import SETTINGS, Measured, Run, warm_up_batches
+from benchmarks.processes import ask
 
 HERE = Path(__file__).resolve().parent
 SUBJECT = "panestream"
@@ -63,20 +62,7 @@ def run_once(run: Run) -> Measured:
     Raises:
         RuntimeError: the run failed. The message contains the end of its output.
     """
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.harness", run.to_json()],
-        cwd=HERE.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith(RESULT_MARK):
-            return Measured(**json.loads(line.removeprefix(RESULT_MARK)))
-    raise RuntimeError(f"{run.contestant} / {run.case} failed:\n{done.stderr[-4000:]}")
+    return Measured(**ask("benchmarks.harness", run.to_json()))
 
 
 def check(measured: Sequence[Measured], truth: Checks) -> None:

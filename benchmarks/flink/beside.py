@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,6 +15,7 @@ from benchmarks.events import EventSpec, chunks
 from benchmarks.flink import cluster
 from benchmarks.flink.spark_side import Run, workload_of, write_with_end
 from benchmarks.flink.workloads import FLINK_BACKENDS, FLINK_ON_FILES, LIMITS, CountWindows
+from benchmarks.processes import ask
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "benchmarks" / ".data"
@@ -110,13 +108,7 @@ def _every_row(spec: EventSpec, rows: int) -> Checks:
 
 
 def _spark(run: Run) -> list[dict[str, Any]]:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-m", "benchmarks.flink.spark_side", json.dumps(asdict(run))]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    repeats = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not repeats:
-        raise RuntimeError(f"{run.contestant} / {run.workload} failed:\n{done.stderr[-4000:]}")
+    repeats: list[dict[str, Any]] = ask("benchmarks.flink.spark_side", json.dumps(asdict(run)))
     return repeats
 
 

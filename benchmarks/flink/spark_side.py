@@ -30,6 +30,7 @@ from benchmarks.events import SCHEMA, EventSpec, write
 from benchmarks.flink.sweep import slide_workload
 from benchmarks.flink.workloads import LIMITS, WORKLOADS, Workload
 from benchmarks.harness import SETTINGS, Contestant, observed
+from benchmarks.processes import tell
 
 _DAY_MS = 86_400_000
 
@@ -129,5 +130,4 @@ def _start(batch: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    for repeat in repeats(Run(**json.loads(sys.argv[1]))):
-        print(json.dumps(repeat), flush=True)
+    tell(list(repeats(Run(**json.loads(sys.argv[1])))))

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import panestream as pst
-from benchmarks.harness import RESULT_MARK, SETTINGS
+from benchmarks.harness import SETTINGS
+from benchmarks.processes import tell
 from panestream import agg
 from panestream.spark.kafka.source import PACKAGE
 from panestream.spark.session import STREAM_SETTINGS
@@ -145,4 +146,4 @@ def measure(run: Run) -> Measured:
 
 
 if __name__ == "__main__":
-    print(RESULT_MARK + json.dumps(asdict(measure(Run(**json.loads(sys.argv[1]))))))
+    tell(asdict(measure(Run(**json.loads(sys.argv[1])))))

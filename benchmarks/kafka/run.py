@@ -12,8 +12,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -23,8 +21,8 @@ from typing import Any
 
 import pyspark
 
-from benchmarks.harness import RESULT_MARK
 from benchmarks.kafka.measure import BEHIND, SIZE, SLIDE, WARM_UP, Measured, Run
+from benchmarks.processes import ask
 from scripts.kafka_broker import Broker, make_topics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,13 +87,7 @@ def run_once(run: Run) -> Measured:
     Raises:
         RuntimeError: it failed.
     """
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "benchmarks.kafka.measure", json.dumps(asdict(run))]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(RESULT_MARK):
-            return Measured(**json.loads(line.removeprefix(RESULT_MARK)))
-    raise RuntimeError(f"{run.contestant} failed:\n{done.stderr[-4000:]}")
+    return Measured(**ask("benchmarks.kafka.measure", json.dumps(asdict(run))))
 
 
 def compare(measured: Sequence[Measured]) -> None:

@@ -19,11 +19,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.harness import RESULT_MARK, SETTINGS
+from benchmarks.harness import SETTINGS
 from benchmarks.nexmark import native, source
 from benchmarks.nexmark.answers import ANSWERS, bound_ms
 from benchmarks.nexmark.generator import NexmarkSpec
 from benchmarks.nexmark.queries import QUERIES, Query
+from benchmarks.processes import tell
 from panestream import ForeachBatchSink
 from panestream.spark.session import STREAM_SETTINGS
 
@@ -209,4 +210,4 @@ def _run(run: Run, query: Query, events: DataFrame, bound: int, checkpoint: Path
 
 
 if __name__ == "__main__":
-    print(RESULT_MARK + json.dumps(asdict(measure(Run(**json.loads(sys.argv[1]))))))
+    tell(asdict(measure(Run(**json.loads(sys.argv[1])))))

@@ -6,17 +6,15 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks.harness import RESULT_MARK
 from benchmarks.nexmark.measure import WARM_UP, Measured, Run
 from benchmarks.nexmark.native import QUERIES as NATIVE
 from benchmarks.nexmark.queries import QUERIES
+from benchmarks.processes import ask
 from benchmarks.run import machine
 
 HERE = Path(__file__).resolve().parent
@@ -51,19 +49,10 @@ def run_once(run: Run) -> Measured:
         RuntimeError: it failed.
         AssertionError: its answer is wrong.
     """
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.nexmark.measure", json.dumps(asdict(run))],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    for line in done.stdout.splitlines():
-        if line.startswith(RESULT_MARK):
-            one = Measured(**json.loads(line.removeprefix(RESULT_MARK)))
-            if one.right is not None and one.right != one.checks:
-                raise AssertionError(f"{run.contestant} / {run.query}: got {one.checks}, right is {one.right}")
-            return one
-    raise RuntimeError(f"{run.contestant} / {run.query} failed:\n{done.stderr[-4000:]}")
+    one = Measured(**ask("benchmarks.nexmark.measure", json.dumps(asdict(run))))
+    if one.right is not None and one.right != one.checks:
+        raise AssertionError(f"{run.contestant} / {run.query}: got {one.checks}, right is {one.right}")
+    return one
 
 
 def run_query(name: str, options: argparse.Namespace) -> list[Measured]:
