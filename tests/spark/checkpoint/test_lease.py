@@ -9,7 +9,7 @@ import pytest
 from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError, StateDamagedError
 from panestream.spark.checkpoint import epoch, lineage, records
 from panestream.spark.checkpoint import lease as checkpoints
-from panestream.spark.checkpoint.epoch import Epoch, newest_entry, planner_of
+from panestream.spark.checkpoint.epoch import Epoch, newest_entry, planner_of, read_entries
 from panestream.spark.checkpoint.lease import CheckpointMode, Lease, ensure_identity, lineage_of, read_lease, register, succeed
 from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom
 from panestream.spark.checkpoint.records import read_markers
@@ -73,11 +73,13 @@ def test_fenced_run_names_the_query_that_took_over_its_outputs(tmp_path):
 def test_interrupted_start_does_not_hold_the_checkpoint(tmp_path):
     entry(tmp_path, 1)
     (tmp_path / "panestream/runs/0000000002-ab").mkdir()
-    (tmp_path / "panestream/runs/odd").mkdir()
-    (tmp_path / "panestream/runs/odd/part-0").touch()
+    for leftover in ("odd", ".0000000003-ab-0f"):
+        (tmp_path / "panestream/runs" / leftover).mkdir()
+        (tmp_path / "panestream/runs" / leftover / "part-0").touch()
     epoch = Epoch(str(tmp_path), 1, "ab")
     epoch.check(SPARK)
     assert [epoch.registered(SPARK, rank) for rank in ((1, "ab"), (2, "ab"), (1, "aa"))] == [True, False, False]
+    assert list(read_entries(SPARK, str(tmp_path))) == [(1, "ab")]
 
 
 def test_entries_of_old_runs_are_deleted(tmp_path):
