@@ -73,13 +73,13 @@ def test_fenced_run_names_the_query_that_took_over_its_outputs(tmp_path):
 def test_interrupted_start_does_not_hold_the_checkpoint(tmp_path):
     entry(tmp_path, 1)
     (tmp_path / "panestream/runs/0000000002-ab").mkdir()
-    for leftover in ("odd", ".0000000003-ab-0f"):
+    for leftover in (".0000000003-ab-0f", "odd"):
+        assert list(read_entries(SPARK, str(tmp_path))) == [(1, "ab")]
         (tmp_path / "panestream/runs" / leftover).mkdir()
         (tmp_path / "panestream/runs" / leftover / "part-0").touch()
     epoch = Epoch(str(tmp_path), 1, "ab")
     epoch.check(SPARK)
     assert [epoch.registered(SPARK, rank) for rank in ((1, "ab"), (2, "ab"), (1, "aa"))] == [True, False, False]
-    assert list(read_entries(SPARK, str(tmp_path))) == [(1, "ab")]
 
 
 def test_entries_of_old_runs_are_deleted(tmp_path):
