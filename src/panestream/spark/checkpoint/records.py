@@ -47,7 +47,8 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
         StateDamagedError: a file's marker is empty, truncated, changed or unreadable.
         StateFormatError: a newer panestream wrote it.
     """
-    addresses = list_files(spark, pattern)
+    # An interrupted write leaves a folder whose name begins with a dot. Spark's patterns match it.
+    addresses = [address for address in list_files(spark, pattern) if not address.split("/")[-2].startswith(".")]
     if not addresses:
         return {}
     contents = _contents_here(addresses)
