@@ -151,6 +151,8 @@ def test_explain_shows_the_exchange_and_its_order():
         "if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster",
         groups,
     ]
+    known = sections_of(replace(plan, rows_per_pane=20), reduced_by_spark=True)["exchange"]
+    assert known == ["rows are reduced per (key, pane) by Spark's own aggregation", groups]
     ordered = replace(plan, arrival=pa.schema([("part", pa.int32()), ("u", pa.int64())]))
     assert sections_of(ordered)["exchange"] == [
         "in the order of part, u: rows cross unreduced, and are put in order in their key group",

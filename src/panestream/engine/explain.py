@@ -13,11 +13,6 @@ from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.foreign_names import WithForeignNames
 from panestream.windowing.time import format_duration
 
-_BY_SPARK = [
-    "rows are reduced per (key, pane) by Spark's own aggregation",
-    "if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster",
-]
-
 
 def explain_plan(
     plan: WindowPlan,
@@ -57,7 +52,7 @@ def explain_plan(
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
         "exchange": [
-            *(_BY_SPARK if reduced_by_spark else exchange),
+            *(_by_spark(plan) if reduced_by_spark else exchange),
             *_arrival(plan, streaming=streaming),
             *_split(plan),
             groups,
@@ -77,6 +72,13 @@ def explain_plan(
         for first, line in zip([True] + [False] * len(body), body, strict=False)
     ]
     return "\n".join(lines)
+
+
+def _by_spark(plan: WindowPlan) -> list[str]:
+    lines = ["rows are reduced per (key, pane) by Spark's own aggregation"]
+    if plan.rows_per_pane is None:
+        lines.append("if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster")
+    return lines
 
 
 def _streams(plan: WindowPlan) -> list[str]:
