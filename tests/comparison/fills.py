@@ -82,14 +82,14 @@ class Filled:
             begin = self._begin(windows, mine, key)
             place = last = None
             for number, window in enumerate(windows):
-                if number == begin:
-                    place, last = number, (None,) * len(AGGREGATES)
-                elif number in mine:
+                if number in mine:
                     found[(key, *window)] = results(mine[number])
                     place, last = number, found[(key, *window)]
-                elif place is not None and last is not None:
+                if number == begin:
+                    place, last = number, (None,) * len(AGGREGATES)
+                elif number not in mine and place is not None and last is not None:
                     following = min((other for other in mine if other > number), default=None)
-                    values = self._filled(windows, mine, place, number, following)
+                    values = self._filled(windows, mine, place, last, number, following)
                     if values is not None:
                         found[(key, *window)] = values
         return found
@@ -106,29 +106,33 @@ class Filled:
         reached = self.listed[key]
         since = self.oldest if reached is None else max(self.oldest, reached + 1)
         begin = next((number for number, window in enumerate(windows) if window[1] > since), 0) - 1
+        if begin < 0:
+            return None
         last = max((number for number in mine if number <= begin), default=None)
         # A key that is still filled goes on from its last window with rows.
         following = windows[begin + (0 if self.fill.waits else 1)][1]
         known = last is not None and (self.fill.max_gap is None or following - windows[last][1] <= self.fill.max_gap)
-        return None if known or begin < 0 else begin
+        return None if known else begin
 
     def _filled(
-        self, windows: list[Bounds], mine: dict[int, list[Row]], place: int, number: int, following: int | None
+        self, windows: list[Bounds], mine: dict[int, list[Row]], place: int, before: tuple, number: int, following: int | None
     ) -> tuple | None:
+        """Return the results of window ``number``, or None. The window before it is ``place``, with the results ``before``."""
         if self.fill.waits and following is None:
             return None
         filled_to = windows[following - 1] if self.fill.waits and following is not None else windows[number]
         if self.fill.max_gap is not None and filled_to[1] - windows[place][1] > self.fill.max_gap:
             return None
-        before, own = results(mine[place]) if place in mine else (None,) * len(AGGREGATES), dict(self.fill.results)
+        own = dict(self.fill.results)
         methods = [own.get(aggregate.name, self.fill.method) for aggregate in AGGREGATES]
         values: list[object] = []
         for at, method in enumerate(methods):
             value = {"zero": zeros()[at], "null": None, "last": before[at]}.get(method)
             if method == "linear" and following is not None:
                 one, other = before[at], results(mine[following])[at]
-                share = (windows[number][0] - windows[place][0]) / (windows[following][0] - windows[place][0])
-                value = None if one is None or other is None else one + (other - one) * share
+                if one is not None and other is not None:
+                    share = (windows[number][0] - windows[place][0]) / (windows[following][0] - windows[place][0])
+                    value = one + (other - one) * share
             values.append(value)
         return tuple(values)
 
@@ -141,7 +145,8 @@ class Filled:
         if not times:
             return []
         first = min(times) if self.oldest is None else min(*times, self.oldest) - 3 * self.assigner.size
-        span, step = range(first, max(times) + 2 * self.assigner.size), self._step
+        last = max(times) if self.newest is None else max(*times, self.newest)  # which may be in no window
+        span, step = range(first, last + 2 * self.assigner.size), self._step
         instants = range(span.start - span.start % step, span.stop, step)
         return sorted({window for time in instants for window in self._windows_of(time)}, key=lambda window: window[::-1])
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from panestream.engine.savepoint.plans import plan_json, plan_of
@@ -69,7 +70,8 @@ def test_as_of_join_restored_from_state_tables_agrees_with_the_definition(chunk)
         if cut:
             saved = plan.operator.for_group(plan, state, 0).tables()
             shuffled = {
-                side: table.take(rng.sample(range(table.num_rows), table.num_rows)) for side, table in saved.tables.items()
+                side: table.take(pa.array(rng.sample(range(table.num_rows), table.num_rows), pa.int64()))
+                for side, table in saved.tables.items()
             }
             plan.operator.for_group(plan, other, 0).restore(StateTables(saved.header, shuffled))
         found += intervals.found(plan, batches[cut:], state=other)

@@ -10,7 +10,8 @@ import pytest
 
 import panestream.testing.simulation as simulation
 from panestream.engine.plan import WindowQuery
-from panestream.testing.simulation.own import UserQuery, row_maker
+from panestream.testing.simulation.own import UserQuery, UserSubject, row_maker
+from panestream.testing.simulation.schedule import MicroBatch, Row, Schedule, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.fill import Fill
@@ -32,3 +33,14 @@ def test_filled_windows_survive_every_crash(window):
     query = UserQuery(window, None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (0, 30, 360))
     done = simulation._simulated(query, harness.cases(8), harness.first_seed() + 11)  # its first schedule is short
     assert done.runs > 50
+
+
+@pytest.mark.parametrize(("time", "agrees"), [(-148, ""), (-121, ""), (-120, "a batch gives")])
+def test_batch_is_not_compared_if_a_row_is_too_late_for_some_of_its_windows(time, agrees):
+    """The first micro-batch closes windows up to -113 (30 behind, lateness 100): a row at -121 is late for one of its three windows."""
+    query = UserQuery(WINDOWS[1], None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (30,))
+    batches = [MicroBatch(((Row("ann", at, {"x": 1.0}, number, "p0"),),)) for number, at in enumerate((18, time))]
+    subject = UserSubject(query, Schedule(tuple(batches), Settings(30), 1))
+    # Without any results of the stream, a comparison finds a difference.
+    assert subject.batch_agrees([], 0).partition(": ")[2].startswith(agrees)
+    assert bool(subject.batch_agrees([], 0)) is bool(agrees)

@@ -30,6 +30,7 @@ from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedul
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows, PredicateWindows, RollingWindows
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 
 KEY, TIME = "__key", "__time"
@@ -151,7 +152,7 @@ class UserSubject:
         """Return the difference from a batch of the same rows, or "" if it is equal or not promised to be equal."""
         window = self.user_query.window
         plain = window.trigger is None and window.evictor is None and not window.merges and self.user_query.of_event_time
-        if late or not plain:
+        if late or not plain or self._loses_a_window():
             return ""
         engine: Any = self.engine(self.settings)
         # The identity of a row is key and window, for look-backs key and row, and for rolling windows key and step.
@@ -161,6 +162,20 @@ class UserSubject:
         batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
         wrong = sorted(place for place in {*stream, *batch} if not same(stream.get(place), batch.get(place)))
         return f"{wrong[0]}: a batch gives {batch.get(wrong[0])}, the stream {stream.get(wrong[0])}" if wrong else ""
+
+    def _loses_a_window(self) -> bool:
+        """Return whether a row comes too late for some of its windows. It counts as late only if that is true of all of them."""
+        window, delay, reached = self.user_query.window, self.settings.delay, MIN_TIMESTAMP
+        if isinstance(window.assigner, (RollingWindows, PredicateWindows)) or look_backs_of(window.assigner) is not None:
+            return False
+        for batch in self.schedule.batches:
+            timed = [(row, row.time) for row in batch.rows if row.time is not None]
+            for row, time in timed:
+                windows = window.assigner.assign_windows(row.value, time, batch.clock)
+                if any(each.max_timestamp() + window.allowed_lateness <= reached for each in windows):
+                    return True
+            reached = max([reached, *(time - delay - 1 for _, time in timed)])
+        return False
 
 
 @dataclass
