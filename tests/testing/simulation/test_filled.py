@@ -37,7 +37,7 @@ def test_filled_windows_survive_every_crash(window):
 
 @pytest.mark.parametrize(("time", "agrees"), [(-148, ""), (-121, ""), (-120, "a batch gives")])
 def test_batch_is_not_compared_if_a_row_is_too_late_for_some_of_its_windows(time, agrees):
-    """The first micro-batch closes windows up to -113 (30 behind, lateness 100): a row at -121 is late for one of its three windows."""
+    """The first micro-batch closes windows up to -113 (30 behind, lateness 100): a row at -121 is late for one of its windows."""
     query = UserQuery(WINDOWS[1], None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (30,))
     batches = [MicroBatch(((Row("ann", at, {"x": 1.0}, number, "p0"),),)) for number, at in enumerate((18, time))]
     subject = UserSubject(query, Schedule(tuple(batches), Settings(30), 1))
