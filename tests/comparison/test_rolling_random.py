@@ -85,3 +85,13 @@ def test_row_within_allowed_lateness_corrects_the_last_step_at_once():
     assert (late.fired, late.metrics.late_rows) == ([], 1)
     *_, taken = harness.run(rolling.plan_of(windows, total, lateness=20), batches)
     assert (taken.fired, taken.metrics.late_rows, taken.metrics.firings) == ([(("a",), (20, 5))], 0, {"late": 1})
+
+
+def test_late_row_follows_an_equal_time_that_left_the_longest_window():
+    """The first row at time 1 is in the partial of all time when the second row at time 1 comes."""
+    rows = [[("a", 1, 5, None, 1), ("a", 45, 6, None, 2)], [("a", 1, 7, None, 3), ("a", 46, 8, None, 4)]]
+    plan = rolling.plan_of(RollingWindows((("h", 10), ("ever", None)), 10), (agg.first("v").alias("f"),), lateness=100)
+    _, taken = harness.run(plan, [harness.MicroBatch([one]) for one in rows])
+    assert (taken.fired, taken.metrics.late_rows) == ([], 0)
+    *_, end = harness.run(plan, [*(harness.MicroBatch([one]) for one in rows), harness.MicroBatch([], end=True)])
+    assert [values[2] for _, values in end.fired] == [5, 5]
