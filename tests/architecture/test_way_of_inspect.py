@@ -94,7 +94,7 @@ def test_reading_a_checkpoint_goes_from_step_to_step(spark, tmp_path, monkeypatc
     console = Console(width=120, record=True, file=(tmp_path / "text").open("w", encoding="utf-8"))
 
     def inspect():
-        for part in render_text(_state_of(spark, checkpoint, None).summary(), console):
+        for part in render_text(_state_of(spark, checkpoint, None, None).summary(), console):
             console.print(part)
 
     way = modules_entered(inspect)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,6 +126,10 @@ class StateLocation:
             that knows them, because a later run may name them or be the first to know them.
         operators: the partitions of panestream's operators by their number, empty before the first commit.
         with_state: the micro-batches whose state Spark still has.
+        saved_plan: the plan of the last operator as JSON, or None if it is unknown.
+        uid: the name of the last operator.
+        before: the operators before it, the first one first: ``uid``, ``identity`` and ``plan`` of each.
+        uids: the names of all operators, the first one first.
     """
 
     spark: SparkSession
@@ -136,26 +140,17 @@ class StateLocation:
     entry: Mapping[str, Any]
     operators: Mapping[int, int]
     with_state: Sequence[int]
+    saved_plan: Mapping[str, Any] | None = field(init=False)
+    uid: str = field(init=False)
+    before: Sequence[Mapping[str, Any]] = field(init=False)
+    uids: tuple[str, ...] = field(init=False)
 
-    @property
-    def saved_plan(self) -> Mapping[str, Any] | None:
-        """The plan of the last operator as JSON, or None if it is unknown."""
-        return self.entry.get("plan")
-
-    @property
-    def uid(self) -> str:
-        """The name of the last operator."""
-        return str(self.entry.get("uid", default_name(1)))
-
-    @property
-    def before(self) -> Sequence[Mapping[str, Any]]:
-        """The operators before it, the first one first: ``uid``, ``identity`` and ``plan`` of each."""
-        return tuple(self.entry.get("operators", ()))
-
-    @property
-    def uids(self) -> tuple[str, ...]:
-        """The names of all operators, the first one first."""
-        return (*(each["uid"] for each in self.before), self.uid)
+    def __post_init__(self) -> None:
+        uid, before = str(self.entry.get("uid", default_name(1))), tuple(self.entry.get("operators", ()))
+        derived = {"saved_plan": self.entry.get("plan"), "uid": uid, "before": before}
+        derived["uids"] = (*(each["uid"] for each in before), uid)
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def number_of(self, uid: str) -> int:
         """Return Spark's number of an operator; raises CheckpointError if there is no such operator, or they are unknown.
