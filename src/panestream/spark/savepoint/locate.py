@@ -128,7 +128,7 @@ class StateLocation:
         with_state: the micro-batches whose state Spark still has.
         saved_plan: the plan of the last operator as JSON, or None if it is unknown.
         uid: the name of the last operator.
-        before: the operators before it, the first one first: ``uid``, ``identity`` and ``plan`` of each.
+        before: ``uid``, ``identity`` and ``plan`` of each operator before it, the first one first.
         uids: the names of all operators, the first one first.
     """
 

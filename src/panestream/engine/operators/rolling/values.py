@@ -74,7 +74,7 @@ class KeyedPanes:
         width, parts = len(aggregation.key_schema), [*all_time, *panes]
         before = sum(part.num_rows for part in all_time)
         table = pa.concat_tables([aggregation.partial_schema.empty_table(), *parts])
-        # Of rows with equal times the first to arrive counts, so late panes before the first cut follow those of all time.
+        # The first of rows with equal times counts. Partials of all time arrived before late panes, so these follow them.
         at = np.maximum(integers_of(table, "pane"), cuts[0] - 1)
         at[:before] = cuts[0] - 1
         known = _codes_among(table, keys, width)
