@@ -28,11 +28,20 @@ WINDOWS = [
 ]
 
 
+def simulated(window, schedules, seed):
+    query = UserQuery(window, None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (0, 30, 360))
+    return simulation._simulated(query, schedules, seed)
+
+
 @pytest.mark.parametrize("window", WINDOWS, ids=["last", "late rows", "linear", "listed keys"])
 def test_filled_windows_survive_every_crash(window):
-    query = UserQuery(window, None, RESULTS, COLUMNS, True, row_maker(COLUMNS), 60, (0, 30, 360))
-    done = simulation._simulated(query, harness.cases(8), harness.first_seed() + 11)  # its first schedule is short
-    assert done.runs > 50
+    # The first schedule of this seed is short.
+    assert simulated(window, harness.cases(8), harness.first_seed() + 11).runs > 50
+
+
+@pytest.mark.full
+def test_filled_windows_survive_five_thousand_disturbed_runs():
+    assert sum(simulated(window, 7, seed=7).runs for window in WINDOWS) >= 5_000
 
 
 @pytest.mark.parametrize(("time", "agrees"), [(-148, ""), (-121, ""), (-120, "a batch gives")])

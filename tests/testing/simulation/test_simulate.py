@@ -15,6 +15,13 @@ from panestream.testing import SimulationError, simulate
 
 MINUTE = pst.TumblingEventTimeWindows.of("1 minute")
 SESSIONS = pst.EventTimeSessionWindows.with_gap("30 seconds")
+ROLLING = {
+    "assigner": pst.rolling({"1m": "1 minute", "ever": None}, every="10 seconds"),
+    "aggregate": [pst.agg.count(), pst.agg.sum("n")],
+    "columns": {"n": "int64"},
+    "allowed_lateness": "20 seconds",
+    "side_output_late_data": True,
+}
 
 
 class Mean(pst.AggregateFunction):
@@ -72,13 +79,7 @@ class Firings(pst.ProcessWindowFunction):
             "apply": lambda key, window, rows: [sum(rows)],
         },
         {"assigner": pst.LookBackWindows.of("1 minute"), "aggregate": pst.agg.sum("n"), "columns": {"n": "int64"}},
-        {
-            "assigner": pst.rolling({"1m": "1 minute", "ever": None}, every="10 seconds"),
-            "aggregate": [pst.agg.count(), pst.agg.sum("n")],
-            "columns": {"n": "int64"},
-            "allowed_lateness": "20 seconds",
-            "side_output_late_data": True,
-        },
+        ROLLING,
         {
             "assigner": pst.PredicateWindows.of(start="on", end="off"),
             "aggregate": [pst.agg.count(), pst.agg.sum("n")],
@@ -113,6 +114,11 @@ def test_correct_windows_pass_the_simulation(query):
     done = simulate(**query, schedules=1, seed=4)
     assert done.by_disturbance["crash"] > 10
     assert done.by_disturbance["two copies"] > 10
+
+
+@pytest.mark.full
+def test_rolling_values_survive_five_thousand_disturbed_runs():
+    assert simulate(**ROLLING, schedules=25, seed=7).runs >= 5_000
 
 
 def test_state_outside_of_the_checkpoint_is_reported():
