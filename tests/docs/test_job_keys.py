@@ -36,6 +36,7 @@ INSTEAD = {
     "interval_join": ["aggregate", "window", *ONE],
     "asof_join": ["aggregate", "window", *ONE],
     "left": [*ONE],
+    "rules": ["window"],
     "processing_time": ["event_time", "watermark", "sinks.invalid"],
 }
 """Sections that a section of the example replaces, in addition to the section with its name."""

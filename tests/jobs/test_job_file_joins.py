@@ -78,7 +78,7 @@ def test_an_as_of_join_needs_no_windows(loaded_of):
     job = loaded_of(text_of(then=AS_OF + 'how = "left"\n', window="")).job
     spec = job.asof_join
     assert (spec.direction, spec.tolerance, spec.deletes) == ("backward", "1 hour", "ad IS NULL")
-    assert (spec.how, spec.suffixes, job.by_time) == ("left", ("", "_click"), "asof_join")
+    assert (spec.how, spec.suffixes, job.without_windows) == ("left", ("", "_click"), "asof_join")
 
 
 @pytest.mark.parametrize(

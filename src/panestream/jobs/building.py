@@ -23,6 +23,7 @@ from panestream.errors import (
 from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, ProcessSection, find
 from panestream.jobs.loading import LoadedJob
+from panestream.jobs.model import Job
 from panestream.jobs.schema import is_local
 from panestream.jobs.streams import SourceSection, Stream
 from panestream.spark.failures import first_sentence, of_spark
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs", "AsOfJoin")
 Side = tuple[str, ...]
-"""The path of a stream: () at the top level, or ``left`` or ``right``."""
+"""The path of a stream: () at the top level, or ``left``, ``right`` or ``rules``."""
 
 
 def check_paths(loaded: LoadedJob) -> None:
@@ -62,7 +63,9 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResu
     keyed = [_keyed(loaded, where, one, spark) for where, one in job.streams]
     if functions is not None and functions.home is not None:
         ship_module(spark, functions.home)
-    if job.by_time is not None:
+    if job.without_windows == "process":
+        return _processed(loaded, functions, *keyed)
+    if job.without_windows is not None:
         return (_near_in_time if job.interval_join is not None else _as_of)(loaded, *keyed)
     windowed = _windowed(loaded, keyed)
     result = _computed(loaded, windowed, functions)
@@ -122,10 +125,29 @@ def _spread(loaded: LoadedJob, windowed: W) -> W:
     job: Any = loaded.job
     if job.sinks.late is not None or job.sinks.late_left is not None or job.sinks.late_right is not None:
         windowed = _at_key(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
-    for name in ("key_groups", "tasks", "memory_limit", "rows_per_pane"):
-        if getattr(job, name) is not None:
-            windowed = _at_key(loaded, (name,), partial(windowed.options, **{name: getattr(job, name)}))
+    for name, value in _options(job).items():
+        windowed = _at_key(loaded, (name,), partial(windowed.options, **{name: value}))
     return windowed
+
+
+def _options(job: Job) -> dict[str, Any]:
+    """Return the options of the library that the job sets."""
+    known = ("key_groups", "tasks", "memory_limit", "rows_per_pane")
+    return {name: getattr(job, name) for name in known if getattr(job, name) is not None}
+
+
+def _processed(
+    loaded: LoadedJob,
+    function: LoadedFunction | None,
+    keyed: Any,
+    rules: Any = None,
+) -> pst.datastream.WindowedResult:
+    """Return the results of a process function over rows without windows, and over the rows of ``rules`` if there are some."""
+    spec: Any = loaded.job.process
+    value: Any = None if function is None else function.value
+    rows = keyed if rules is None else _at_key(loaded, ("rules",), lambda: keyed.connect(rules.source))
+    ask: Callable[[], pst.datastream.WindowedResult] = partial(rows.process, value, spec.schema, **_options(loaded.job))
+    return _at_key(loaded, ("process",), ask)
 
 
 def _near_in_time(
@@ -339,6 +361,10 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
 
 
 WORDS: Mapping[str, str] = {
+    "for a function of the rows of a window, write .window(...).process(function, schema)": (
+        "a function of the rows of a window needs a [window]"
+    ),
+    "for rules, write .connect(rules).process(function, schema)": "its rules are a second stream, [rules]",
     "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",
     "keep them with .side_output_late_data('late') and start(late=...)": "keep them in a [sinks.late]",
     "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",

@@ -328,13 +328,13 @@ def execute(
         runner_context = make_runner(loaded)
     with runner_context as runner, translate_messages(loaded, _warn):
         if job.mode == "batch":
-            display = Display(console, has_windows=job.by_time is None)
+            display = Display(console, has_windows=job.without_windows is None)
             with console.status(f"running {job.name} as a batch"):
                 runner.run_batch()
         else:
             if runner.metrics_url is not None:
                 console.titled("metrics  ", runner.metrics_url)
-            with Display(console, after_batch, has_windows=job.by_time is None) as display, _stop_on_interrupt(stop):
+            with Display(console, after_batch, has_windows=job.without_windows is None) as display, _stop_on_interrupt(stop):
                 told = display if loaded.report is None else loaded.report.beside(display)
                 _wait(runner.start(told), stop, display, console.closed)
     end_if_closed(console)

@@ -20,6 +20,9 @@ from panestream.jobs.schema import DocumentPlace, InvalidValue, Section, boolean
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
+_METHODS = ("process", "apply", "process_element")
+"""The methods of user functions; an object with one of them is a function."""
+
 reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name in it, 'package.module:name'")
 
 
@@ -39,7 +42,7 @@ class FunctionSection(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSection(FunctionSection):
-    """``[process]``: applies your function to the rows of each window that fires, with a context.
+    """``[process]``: applies your function to the rows of each window that fires, with a context, or without windows to each row.
 
     Attributes:
         stateless: declares that the function does not keep state between calls. Then rows are stored as columns if the windows
@@ -84,7 +87,7 @@ def find(spec: FunctionSection, folder: Path, place: DocumentPlace) -> LoadedFun
             known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
             place.wrong(f"{module_name} has no {name!r}; {did_you_mean(name, known)}")
         value = getattr(module, name)
-        if not callable(value) and not hasattr(value, "process") and not hasattr(value, "apply"):
+        if not callable(value) and not any(hasattr(value, name) for name in _METHODS):
             place.wrong(f"{spec.function} is not a function, but {shown(value)}")
         return LoadedFunction(_made(value, spec.function, place), home)
     except InvalidValue:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import JobError, did_you_mean
 from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_document
-from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
+from panestream.jobs.model import BY_TIME, FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import CONTROL, DocumentPlace, InvalidValue, section
 from panestream.jobs.streams import Stream
 from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, ROLLING
@@ -176,10 +176,14 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
             )
     else:
         _check_two(job, place)
-    if job.by_time is None:
+    if job.rules is not None:
+        _check_rules(job, place)
+    elif job.sinks.invalid_rules is not None:
+        place.at("sinks", "invalid_rules").note("is for jobs with [rules]")
+    if job.without_windows is None:
         _check_windows(job, place)
     else:
-        _check_no_windows(job, job.by_time, place)
+        _check_no_windows(job, job.without_windows, place)
     if job.panes:
         _check_panes(job, place)
     _check_outputs(job, place)
@@ -231,17 +235,35 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
     if len(left.key) != len(right.key):
         columns = f"{len(right.key)} column{'s' if len(right.key) != 1 else ''}"
         place.at("right", "key").note(f"has {columns}, left.key has {len(left.key)}: give both as many, in the same order")
-    # If both need an event time, its absence has been noted already.
-    for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
-        lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
-        if len(lacking) == 1:
-            place.at(*lacking).note(f"has no [{name}], but the other stream does. Give it to both, or to neither")
+    _check_same_times(job, place)
     closing = [where for where, one in job.streams if one.watermark and one.watermark.closing_after]
     if len(closing) == 1:
         place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
-    joined = "join" if job.join is not None else job.by_time
-    if joined is not None:
+    joined = "join" if job.join is not None else job.without_windows
+    if joined in ("join", *BY_TIME):
         _check_pairs(job, place, joined)
+    elif joined == "process":
+        place.at("process").note("two streams meet in windows: write [window]. A small stream for all keys is called [rules]")
+
+
+def _check_same_times(job: Job, place: DocumentPlace) -> None:
+    """Check that both of two streams have the same kinds of times."""
+    # If both need an event time, its absence has been noted already.
+    for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
+        lacking = [where for where, one in job.streams if getattr(one, name) is None]
+        if len(lacking) == 1:
+            place.at(*lacking[0]).note(f"has no [{name}], but the other stream does. Give it to both, or to neither")
+
+
+def _check_rules(job: Job, place: DocumentPlace) -> None:
+    if job.left is not None:
+        place.at("rules").note("are for jobs with one stream, [source]: leave out [left] and [right], or the rules")
+        return
+    if job.without_windows != "process":
+        place.at("rules").note("need [process] without [window], with a KeyedBroadcastProcessFunction")
+    if not job.key:
+        place.at("rules").note("are for the rows of keys: 'key' is missing")
+    _check_same_times(job, place)
 
 
 def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
@@ -256,12 +278,16 @@ def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
 
 
 def _check_no_windows(job: Job, name: str, place: DocumentPlace) -> None:
-    _refuse(job, _OF_WINDOWS, place, f"is about windows, but [{name}] does not have windows. Leave it out")
+    lacks = f"but [{name}] does not have windows. Leave it out"
+    if name == "process":
+        lacks = "but there is no [window]. Leave it out, or write [window]"
+        _refuse(job, ("rows_per_pane",), place, f"is about windows, {lacks}")
+        _refuse(job.process, ("stateless",), place.at("process"), f"is for the rows of windows, {lacks}")
+        _refuse(job.sinks, ("late",), place.at("sinks"), f"would stay empty: windows have late rows, {lacks}")
+    _refuse(job, _OF_WINDOWS, place, f"is about windows, {lacks}")
     if job.trigger.fire_at_end:
-        place.at("trigger", "fire_at_end").note(
-            f"closes windows, but [{name}] does not have windows. Leave it out (a row without a partner comes when the "
-            "watermark shows that none can come)"
-        )
+        when = "a timer runs" if name == "process" else "a row without a partner comes"
+        place.at("trigger", "fire_at_end").note(f"closes windows, {lacks} ({when} when the watermark has passed its time)")
 
 
 def _check_panes(job: Job, place: DocumentPlace) -> None:
@@ -372,6 +398,8 @@ def _check_closing(job: Job, place: DocumentPlace) -> None:
 
 
 def _check_processing_time(job: Job, place: DocumentPlace) -> None:
+    if job.without_windows == "process":
+        return  # only the function says whether it uses timers of the clock
     uses_processing_time = any(spec.time == "processing" for _, spec in job.every_window) or bool(
         job.firing and job.firing.uses_processing_time
     )

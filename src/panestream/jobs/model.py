@@ -40,6 +40,7 @@ from panestream.jobs.streams import (
     IntervalJoinSection,
     Join,
     ProcessingTime,
+    Rules,
     SourceSection,
     Stream,
     Watermark,
@@ -142,10 +143,14 @@ OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
 BY_TIME = ("interval_join", "asof_join")
 """The joins without windows."""
 
+WITHOUT_WINDOWS = (*BY_TIME, "process")
+"""The sections that process rows if there are no windows."""
+
 FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", *BY_TIME)
 """The sections that process the rows of a window; a job has one of them."""
 
 OF_TWO = (*SIDES, "join", *BY_TIME)
+"""The sections of a job with two keyed streams."""
 
 _HOMES: Mapping[str, type[Section]] = {
     "source": SourceSection,
@@ -201,6 +206,7 @@ class Job(Section):
     event_time: EventTime | None = setting(section(EventTime), None)
     watermark: Watermark | None = setting(section(Watermark), None)
     processing_time: ProcessingTime | None = setting(section(ProcessingTime), None)
+    rules: Rules | None = setting(section(Rules), None)
     window: WindowSection | None = setting(section(WindowSection), None)
     windows: Mapping[str, WindowSection] = setting(table(text, section(WindowSection)), {})
     firing: FiringSection | None = setting(section(FiringSection), None)
@@ -236,11 +242,12 @@ class Job(Section):
     def needs(given: Mapping[str, Any]) -> Mapping[str, str]:
         two = next((name for name in OF_TWO if name in given), None)
         needed = ["source"] if two is None else [*SIDES]
-        if not any(name in given for name in ("window", "windows", *BY_TIME)):
+        has_windows = "window" in given or "windows" in given
+        if not has_windows and not any(name in given for name in WITHOUT_WINDOWS):
             needed.append("window")
         if not any(name in given for name in FUNCTIONS_OF_ROWS):
             needed.append("aggregate" if two is None else "join")
-        if two is None and _of_event_time(given):
+        if two is None and _of_event_time(given) and (has_windows or "process" not in given):
             needed += ["event_time", "watermark"]
         elif two is None and "event_time" in given:
             needed.append("watermark")
@@ -254,14 +261,28 @@ class Job(Section):
 
     @property
     def streams(self) -> list[tuple[tuple[str, ...], Stream]]:
-        """The streams with their paths in the file: () for a single stream, or ``left`` and ``right``."""
+        """The streams with their paths in the file: () for a single stream, then its ``rules``; or ``left`` and ``right``."""
         two: list[tuple[tuple[str, ...], Stream]] = [
             ((side,), one) for side, one in zip(SIDES, (self.left, self.right), strict=True) if one is not None
         ]
         if two or self.source is None:
             return two
-        own = {"event_time": self.event_time, "watermark": self.watermark, "processing_time": self.processing_time}
-        return [((), Stream(source=self.source, key=self.key, **own))]  # type: ignore[arg-type]
+        every: list[tuple[tuple[str, ...], Job | Rules]] = [((), self)]
+        if self.rules is not None:
+            every.append((("rules",), self.rules))
+        return [
+            (
+                where,
+                Stream(
+                    source=one.source,  # type: ignore[arg-type]
+                    key=() if where else self.key,
+                    event_time=one.event_time,
+                    watermark=one.watermark,
+                    processing_time=one.processing_time,
+                ),
+            )
+            for where, one in every
+        ]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -282,13 +303,14 @@ class Job(Section):
         return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
-    def by_time(self) -> str | None:
-        """The section of the join without windows, or None."""
-        return next((name for name in BY_TIME if getattr(self, name) is not None), None)
+    def without_windows(self) -> str | None:
+        """The section that processes the rows if there are no windows, or None."""
+        known = BY_TIME if self.every_window else WITHOUT_WINDOWS
+        return next((name for name in known if getattr(self, name) is not None), None)
 
     @property
     def needs_event_time(self) -> bool:
-        return self.by_time is not None or any(spec.uses_event_time for _, spec in self.every_window)
+        return self.without_windows in BY_TIME or any(spec.uses_event_time for _, spec in self.every_window)
 
     @property
     def function(self) -> tuple[str, FunctionSection] | None:
@@ -411,8 +433,9 @@ def _kinds(cls: type[Section], fields: Sequence[dataclasses.Field[Any]]) -> list
 def _whole_job() -> list[dict[str, Any]]:
     both: dict[str, Any] = {"required": [*SIDES]}
     return [
-        {"anyOf": [{"required": [name]} for name in ("window", "windows", *BY_TIME)]},
+        {"anyOf": [{"required": [name]} for name in ("window", "windows", *WITHOUT_WINDOWS)]},
         {"oneOf": [{"required": [name]} for name in FUNCTIONS_OF_ROWS]},
         {"oneOf": [{"required": ["source"]}, both]},
         *({"if": {"required": [name]}, "then": both} for name in OF_TWO),
+        {"if": {"required": ["rules"]}, "then": {"required": ["source", "process"]}},
     ]

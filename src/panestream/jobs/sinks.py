@@ -165,7 +165,7 @@ class SinkSection(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sinks(Section):
-    """``[sinks]``: main, and optional outputs for late rows and rows without event time, for each of two streams."""
+    """``[sinks]``: main, and optional outputs for late rows and rows without event time, for each stream."""
 
     main: SinkSection = setting(section(SinkSection))
     late: SinkSection | None = setting(section(SinkSection), None)
@@ -174,6 +174,7 @@ class Sinks(Section):
     invalid: SinkSection | None = setting(section(SinkSection), None)
     invalid_left: SinkSection | None = setting(section(SinkSection), None)
     invalid_right: SinkSection | None = setting(section(SinkSection), None)
+    invalid_rules: SinkSection | None = setting(section(SinkSection), None)
 
     def items(self) -> list[tuple[str, SinkSection]]:
         """Return the configured sinks by output."""

@@ -403,16 +403,14 @@ def kind_of_join(*known: str) -> Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream(Section):
-    """``[left]`` and ``[right]``: one of two streams, with its rows, time and key.
+class _TimedRows(Section):
+    """The rows of one of two streams and their times.
 
     Attributes:
         source: as [source].
         event_time: as [event_time].
         watermark: as [watermark]. The smaller watermark of the two streams counts.
         processing_time: as [processing_time].
-        key: columns on which the streams are joined, or SQL with a name. Both sides have the same number and types of
-            columns. Results use the left names.
     """
 
     elsewhere: ClassVar = {name: f"unknown key here; it applies to both streams: write [{name}]" for name in _OF_JOB}
@@ -421,11 +419,35 @@ class Stream(Section):
     event_time: EventTime | None = setting(section(EventTime), None)
     watermark: Watermark | None = setting(section(Watermark), None)
     processing_time: ProcessingTime | None = setting(section(ProcessingTime), None)
-    key: tuple[str, ...] = setting(array(column))
 
     @staticmethod
     def needs(given: Mapping[str, Any]) -> Mapping[str, str]:
         return {"watermark": ""} if "event_time" in given else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules(_TimedRows):
+    """``[rules]``: a second, small stream for [process] without windows. Every key receives all of its rows."""
+
+    elsewhere: ClassVar = {**_TimedRows.elsewhere, "key": "unknown key here: every key receives every rule"}
+
+    def check(self, place: DocumentPlace) -> None:
+        if self.watermark is not None and self.watermark.idleness is None and self.watermark.strategy != "none":
+            place.at("watermark").note(
+                "'idleness' is missing: silent rules would hold the watermark back, e.g. idleness = '1 minute'"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream(_TimedRows):
+    """``[left]`` and ``[right]``: one of two streams, with its rows, time and key.
+
+    Attributes:
+        key: columns on which the streams are joined, or SQL with a name. Both sides have the same number and types of
+            columns. Results use the left names.
+    """
+
+    key: tuple[str, ...] = setting(array(column))
 
     def check(self, place: DocumentPlace) -> None:
         if not self.key:

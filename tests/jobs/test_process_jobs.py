@@ -1,0 +1,172 @@
+"""Job files with [process] without windows, and with [rules]: the resulting jobs, errors for mistakes, and runs on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from panestream.jobs.cli import described
+
+MODULE = """\
+import panestream as pst
+
+LIMITS = pst.state.MapStateDescriptor("limits")
+
+
+class Gaps(pst.functions.KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        last = ctx.get_state(pst.state.ValueStateDescriptor("last"))
+        if last.value() is not None:
+            yield abs(value.second - last.value())  # a batch has no order of arrival
+        last.update(value.second)
+
+
+class AboveLimit(pst.functions.KeyedBroadcastProcessFunction):
+    def process_element(self, value, ctx):
+        limit = ctx.get_broadcast_state(LIMITS).get(value.country)
+        if limit is not None and value.amount > limit:
+            yield value.amount, limit
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(LIMITS).put(value.country, value.amount)
+
+
+MADE = Gaps()
+
+
+def rows(key, context, elements):
+    yield 1
+"""
+SOURCE = """\
+[source]
+format = "csv"
+path = "payments"
+schema = "user STRING, country STRING, amount BIGINT, second BIGINT"
+files_per_batch = 1
+"""
+TIMES = """\
+[{at}event_time]
+column = "second"
+unit = "seconds"
+[{at}watermark]
+delay = "1 minute"
+"""
+ROWS = 'key = "user"\n' + SOURCE + TIMES.format(at="")
+RULES = """\
+[rules.source]
+format = "csv"
+path = "limits"
+schema = "country STRING, amount BIGINT, second BIGINT"
+""" + TIMES.format(at="rules.")
+IDLE = 'idleness = "1 minute"\n'
+GAPS = '[process]\nfunction = "mine:Gaps"\nschema = "gap BIGINT"\n'
+ABOVE = '[process]\nfunction = "mine:AboveLimit"\nschema = "amount BIGINT, at_most BIGINT"\n'
+OUT = '[sinks.main]\nformat = "json"\npath = "main"\n'
+WINDOW = '[window]\ntype = "tumbling"\nsize = "1 hour"\n'
+
+
+def test_process_without_windows_needs_neither_windows_nor_times(loaded_of):
+    loaded = loaded_of('key = "user"\n' + SOURCE + GAPS + OUT)
+    assert loaded.job.without_windows == "process"
+    assert not loaded.job.needs_event_time
+    assert dict(described(loaded.job))["process"] == "mine:Gaps -> gap BIGINT"
+
+
+def test_process_with_windows_keeps_them(loaded_of):
+    assert loaded_of(ROWS + WINDOW + GAPS + OUT).job.without_windows is None
+
+
+def test_rules_are_the_second_stream_of_the_job(loaded_of, tmp_path):
+    invalid = '[sinks.invalid_rules]\nformat = "json"\npath = "invalid"\n'
+    text = ROWS + RULES.replace('"seconds"\n', '"seconds"\ninvalid = "side_output"\n') + IDLE + ABOVE + OUT + invalid
+    job = loaded_of(text).job
+    assert [(where, one.key) for where, one in job.streams] == [((), ("user",)), (("rules",), ())]
+    assert dict(described(job))["rules source"] == f"{tmp_path}/limits"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (ROWS + GAPS + OUT + "[fill]\nmethod = 'zero'\n", "fill: is about windows, but there is no [window]. Leave it out, or write [window]"),
+        ("rows_per_pane = 3\n" + ROWS + GAPS + OUT, "job.toml:1: rows_per_pane: is about windows, but there is no [window]"),
+        (ROWS + GAPS + "stateless = true\n" + OUT, "process.stateless: is for the rows of windows, but there is no [window]"),
+        (ROWS + GAPS + OUT + OUT.replace("main", "late"), "sinks.late: would stay empty: windows have late rows, but there is no [window]"),
+        (ROWS + GAPS + OUT + "[trigger]\nfire_at_end = true\n", "trigger.fire_at_end: closes windows, but there is no [window]"),
+        (ROWS + RULES + ABOVE + OUT, "rules.watermark: 'idleness' is missing: silent rules would hold the watermark back"),
+        (ROWS + RULES + IDLE + WINDOW + ABOVE + OUT, "rules: need [process] without [window]"),
+        (ROWS.partition("\n")[2] + RULES + IDLE + ABOVE + OUT, "rules: are for the rows of keys: 'key' is missing"),
+        ('key = "user"\n' + SOURCE + RULES + IDLE + ABOVE + OUT, "has no [event_time], but the other stream does"),
+        (ROWS + RULES + IDLE + ABOVE + OUT + OUT.replace("main", "invalid_rules"), "sinks.invalid_rules: would stay empty"),
+        (ROWS + GAPS + OUT + OUT.replace("main", "invalid_rules"), "sinks.invalid_rules: is for jobs with [rules]"),
+        (ROWS + RULES.replace("[rules.source]", '[rules]\nkey = "country"\n[rules.source]') + IDLE + ABOVE + OUT, "rules.key: unknown key here: every key receives every rule"),
+    ],
+)  # fmt: skip
+def test_mistake_in_a_process_without_windows_is_reported(complaint, text, answer):
+    assert answer in complaint(text)
+
+
+def test_process_of_two_keyed_streams_needs_windows(complaint):
+    left = 'key = "user"\n' + SOURCE.replace("[source]", "[left.source]") + TIMES.format(at="left.")
+    text = "[left]\n" + left + "[right]\n" + left.replace("left.", "right.") + GAPS + OUT
+    assert "process: two streams meet in windows: write [window]. A small stream for all keys is called [rules]" in complaint(
+        text
+    )
+
+
+def write_batches(folder, batches):
+    """Write a file for each micro-batch, in this order."""
+    folder.mkdir()
+    for number, batch in enumerate(batches):
+        file = folder / f"{number}.csv"
+        file.write_text("".join(",".join(map(str, row)) + "\n" for row in batch))
+        os.utime(file, (1_700_000_000 + number,) * 2)
+
+
+def write_job(folder, text):
+    """Write a job file and its module, whose name belongs to this test, since Python loads a module once. Return the job's path."""
+    module = folder.name
+    (folder / f"{module}.py").write_text(MODULE)
+    (folder / "job.toml").write_text(text.replace("mine:", f"{module}:"))
+    return folder / "job.toml"
+
+
+@pytest.fixture
+def run_job(panestream, tmp_path):
+    """Return a function that runs a job in a mode and returns its rows."""
+
+    def run(text, mode):
+        write_job(tmp_path, text)
+        result = panestream("run", tmp_path / "job.toml", "--mode", mode, "--output", tmp_path / mode)
+        assert result.exit_code == 0, result.output
+        files = (tmp_path / mode / "main").rglob("*.json")
+        return sorted((json.loads(line) for file in files for line in file.read_text().splitlines()), key=str)
+
+    write_batches(
+        tmp_path / "payments", [[("ann", "fr", 70, 1), ("bob", "fr", 30, 2)], [("ann", "fr", 60, 30), ("bob", "fr", 55, 31)]]
+    )
+    write_batches(tmp_path / "limits", [[("fr", 50, 2), ("fr", 58, 31)]])
+    return run
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_job_with_rules_reports_payments_above_the_limit(run_job, mode):
+    # A stream processes both limits in its first micro-batch, a batch each at its time.
+    at_most = 58 if mode == "stream" else 50
+    assert run_job(ROWS + RULES + IDLE + ABOVE + OUT, mode) == [{"user": "ann", "amount": 60, "at_most": at_most}]
+
+
+@pytest.mark.spark
+def test_job_with_an_object_as_process_function_keeps_the_state_of_keys(run_job):
+    rows = run_job(ROWS + GAPS.replace("Gaps", "MADE") + OUT, "batch")
+    assert rows == [{"user": "ann", "gap": 29}, {"user": "bob", "gap": 29}]
+
+
+@pytest.mark.spark
+def test_function_over_windows_is_refused_without_windows(panestream, tmp_path):
+    (tmp_path / "payments").mkdir()
+    result = panestream("explain", write_job(tmp_path, ROWS + GAPS.replace("Gaps", "rows") + OUT))
+    assert result.exit_code == 2
+    assert "a function of the rows of a window needs a [window]" in " ".join(result.output.split())
