@@ -197,7 +197,7 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         columns = zip(zip(*rows, strict=True), ROWS.types, strict=True)
         table = pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=ROWS)
         inputs = [side_of(table, text) if text in SIDES else input_of(table, text) for text in plan.operator.inputs]
-        whole = table if plan.carries_rows else None
+        whole = rows_carried(plan, table) if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
@@ -212,8 +212,13 @@ def oldest(plan: WindowPlan, rows: Sequence[Row]) -> int | None:
     return min((row[1] for row in rows), default=None) if plan.operator.capabilities.follows_oldest else None
 
 
+def rows_carried(plan: WindowPlan, table: pa.Table) -> pa.Table:
+    """Return whole rows as the plan carries them, with two streams each on its side."""
+    return table if plan.sides is None else pa.table({side: side_of(table, side) for side in SIDES})
+
+
 def side_of(table: pa.Table, side: str) -> pa.Array:
-    """Return the rows that an interval join keeps. ``u`` decides the side of each row."""
+    """Return the rows of one of two streams. ``u`` decides the side of each row."""
     rows = [
         {"v": v, "u": u} if side == SIDES[u % 2] else None
         for v, u in zip(table["v"].to_pylist(), table["u"].to_pylist(), strict=True)

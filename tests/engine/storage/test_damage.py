@@ -20,9 +20,12 @@ import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
+from panestream.engine.operators.row.broadcast import broadcast_spec
 from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.operators.row.process import process_spec
 from panestream.engine.plan import WindowPlan, WindowQuery
 from panestream.engine.planner import plan_functions
+from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
 from panestream.engine.storage.sealed_state import StateAge
@@ -44,8 +47,10 @@ from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.fill import Fill
 from panestream.windowing.functions import ProcessWindowFunction, applied
-from panestream.windowing.state import ValueStateDescriptor
+from panestream.windowing.process_functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
+from panestream.windowing.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
+from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness, look_backs, predicates, rolling
 from tests.comparison.fills import listed
 from tests.costs import random_cases, thinned
@@ -89,6 +94,48 @@ def interval() -> WindowPlan:
     return harness.plan_for(operator, WindowQuery(GlobalWindows.create()), 3)
 
 
+class Waiting(KeyedProcessFunction):
+    """Has values, lists and maps of each key, and timers."""
+
+    def process_element(self, value, ctx):
+        count = ctx.get_state(ValueStateDescriptor("count"))
+        count.update((count.value() or 0) + 1)
+        ctx.get_list_state(ListStateDescriptor("values")).add(value.v)
+        ctx.get_map_state(MapStateDescriptor("last")).put(value.v % 3, value.u)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 15)
+        yield count.value(), []
+
+    def on_timer(self, timestamp, ctx):
+        values = ctx.get_list_state(ListStateDescriptor("values"))
+        yield timestamp, [*values.get(), *(last for _, last in ctx.get_map_state(MapStateDescriptor("last")).items())]
+        values.clear()
+
+
+class Ruled(KeyedBroadcastProcessFunction):
+    """Counts the rows of each key, and knows the rules."""
+
+    RULES = MapStateDescriptor("rules")
+
+    def process_element(self, value, ctx):
+        count = ctx.get_state(ValueStateDescriptor("count"))
+        count.update((count.value() or 0) + 1)
+        yield count.value(), [last for _, last in ctx.get_broadcast_state(self.RULES).items()]
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(self.RULES).put(value.v % 5, value.u)
+
+
+def plan_process() -> WindowPlan:
+    return harness.plan_for(process_spec(Waiting(), RESULTS, harness.ROWS), WindowQuery(GlobalWindows.create()), 3)
+
+
+def plan_rules() -> WindowPlan:
+    schema = pa.schema(list(harness.SIDED))
+    plan = harness.plan_for(broadcast_spec(Ruled(), RESULTS, schema, schema), WindowQuery(GlobalWindows.create()), 3)
+    rows = pa.schema([(side, harness.SIDED) for side in SIDES])
+    return replace(plan, row_schema=rows, sides=Sides(schema, schema, (("key",), ("key",))))
+
+
 def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowQuery:
     return WindowQuery(assigner, trigger, evictor, lateness, every_firing=exact)
 
@@ -117,6 +164,11 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "row, elements": lambda: plan_function(windows(TUMBLING, exact=True)),
     "row, state of triggers": lambda: plan_function(windows(TUMBLING, CountTrigger.of(3))),
     "row, state of functions": lambda: plan_function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
+    "row, watermarks of keys": lambda: plan_declared(
+        replace(windows(SLIDING), per_key=True), row=True, watermark=WatermarkStrategy(3, key_idle_after=40)
+    ),
+    "process function": plan_process,
+    "rules": plan_rules,
     "row, evictor": lambda: plan_function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
 }
 BATCHES = 9
