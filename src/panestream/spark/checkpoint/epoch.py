@@ -23,31 +23,19 @@ from panestream.spark.places import escaped, file_place, local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 SUCCESSOR = "successor"
 """The key of the new checkpoint in an entry of the old one."""
 
-
-RUNS, GAPS = "panestream/runs", "panestream/gaps"
-
-
-FIRSTS, ENDS = "panestream/firsts", "panestream/ends"
-
+RUNS, GAPS, FIRSTS, ENDS = "panestream/runs", "panestream/gaps", "panestream/firsts", "panestream/ends"
+"""The folders of a checkpoint with an entry or a record of each run."""
 
 UNKNOWN = -1
 """In a gap record: the micro-batch that the state belongs to is unknown."""
 
-
 _ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
-
-
 _KEPT = 20
-
+"""The number of newest runs whose entries are kept."""
 
 _BROKEN = (
     "the checkpoint's identity was in it. If there are other entries next to it, delete the folder of this entry, because they "
