@@ -497,6 +497,36 @@ def test_as_of_join_of_a_batch(clicks, views):
     assert "a right row may delete the value of its key, from its time on" in text
 
 
+@pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("ordered", SIDES)
+def test_one_of_two_streams_may_have_an_arrival_order(spark, tmp_path, ordered, streaming):
+    """As a topic of Kafka has beside a table: its rows keep their order, and the others that of Spark."""
+    given = MicroBatches(spark, tmp_path / "l", CLICKS), MicroBatches(spark, tmp_path / "r", VIEWS)
+    given[0].add([("ann", at(9), "b"), ("ann", at(9), "a")])
+    given[1].add([("ann", at(5), 7.0), ("ann", at(5), 1.5)])
+    left, right = (keyed((files.stream() if streaming else files.batch()).coalesce(1)) for files in given)
+    if ordered == "left":
+        left = pst.datastream.KeyedStream(left.source.arrival_order("url"), left.keys)
+    else:
+        right = pst.datastream.KeyedStream(right.source.arrival_order("price"), right.keys)
+    functions = (
+        left.co_group(right)
+        .window(MINUTES)
+        .apply(
+            lambda key, window, clicks, views: [([row.url for row in clicks], [row.price for row in views])],
+            "urls array<string>, prices array<double>",
+        )
+    )
+    if streaming:
+        found = []
+        sink = pst.ForeachBatchSink(lambda df, _: found.extend(df.collect()), idempotent=True)
+        functions.start(main=sink, checkpoint=str(tmp_path / "c"), fire_at_end=True).await_termination()
+    else:
+        found = functions.main.collect()
+    wanted = (["a", "b"], [7.0, 1.5]) if ordered == "left" else (["b", "a"], [1.5, 7.0])
+    assert [(row.urls, row.prices) for row in found] == [wanted]
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -53,7 +53,7 @@ def merge_streams(
         )
     _check_keys(left, right, what)
     for given, said in _BOTH_OR_NEITHER:
-        if _lacks(left.source, given) != _lacks(right.source, given):
+        if (getattr(left.source, given) is None) != (getattr(right.source, given) is None):
             raise InvalidPlanError(f"{what}: one stream has {said} and the other does not. Give it to both, or to neither")
     tags = (left.source.invalid_tag, right.source.invalid_tag)
     if tags[0] is not None and tags[0] == tags[1]:
@@ -80,7 +80,7 @@ def merge_streams(
         invalid_tag=next((tag for tag in tags if tag is not None), None),
         processing_time=None if source.processing_time is None else F.col(_CLOCK),
         processing_time_unit=None if source.processing_time is None else "microseconds",
-        order=tuple(f"{_ORDER}{place}" for place in range(len(source.order))),
+        order=tuple(f"{_ORDER}{place}" for place in range(len(orders[0]))),
         way_out=WAY_OUT,
         sides=Sides(ours, theirs, keys, tags),
         united=united,
@@ -102,14 +102,7 @@ def _condition(df: DataFrame, given: str | Column, what: str) -> Column:
 _BOTH_OR_NEITHER = (
     ("event_time", "event time (assign_timestamps)"),
     ("processing_time", "its own clock (processing_time_from)"),
-    ("order", "an arrival_order"),
 )
-
-
-def _lacks(source: Events, given: str) -> bool:
-    value = getattr(source, given)
-    # A Column does not have a truth value.
-    return value is None or (isinstance(value, tuple) and not value)
 
 
 def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
@@ -196,7 +189,12 @@ def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
 
 
 def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Column]]:
+    """Return the columns that order each stream. A stream without an order has nulls, so its rows come last, in Spark's order."""
     (ours, kinds), (theirs, others) = (order_of(one.source.df, one.source.order) for one in (left, right))
+    if not ours or not theirs:
+        df, given = (left.source.df, ours) if ours else (right.source.df, theirs)
+        nothing = [F.lit(None).cast(type_of(df, column)) for column in given]
+        return [ours or nothing, theirs or nothing]
     if kinds.types != others.types:
         raise InvalidPlanError(
             f"{what}: the arrival orders have the types ({', '.join(map(str, kinds.types))}) and "
