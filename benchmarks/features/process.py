@@ -23,16 +23,16 @@ import panestream as pst
 from benchmarks.features.contest import BEGIN, CORES, SECOND, Contest, Contestant, cut, start, stream_of, to_files, write_parts
 
 MINUTE_MS = 60_000
-KEYS, BATCHES, BATCH_SECONDS = 5_000, 6, 30
+BATCHES, BATCH_SECONDS = 6, 30
 
 
-def write(folder: Path, scale: float) -> int:
-    """Write 10 rows of each key in each micro-batch. Other keys come in every third one."""
-    keys = max(100, int(KEYS * scale))
-    count = 10 * keys * BATCHES
+def write(folder: Path, scale: float, keys: int, rows: int) -> int:
+    """Write some rows of each key in each micro-batch. Other keys come in every third one."""
+    keys = max(100, int(keys * scale))
+    count = rows * keys * BATCHES
     numbers = np.arange(count)
-    batch = numbers // (10 * keys)
-    times = BEGIN + numbers * (BATCH_SECONDS * SECOND) // (10 * keys)
+    batch = numbers // (rows * keys)
+    times = BEGIN + numbers * (BATCH_SECONDS * SECOND) // (rows * keys)
     key = batch // 2 * keys + numbers * 7919 % keys
     write_parts(folder / "rows", cut({"key": key, "value": numbers * 31 % 1000, "at": times}, BATCHES))
     return count
@@ -167,31 +167,30 @@ def by_hand(processor: StatefulProcessor, schema: str, frames: bool, spark: Spar
 
 
 def _contest(
-    name: str, title: str, function: pst.functions.KeyedProcessFunction, rows: ByHand, frames: ByHand, schema: str
+    name: str,
+    title: str,
+    function: pst.functions.KeyedProcessFunction,
+    rows: ByHand,
+    frames: ByHand,
+    schema: str,
+    *,
+    keys: int = 5_000,
+    each: int = 10,
 ) -> Contest:
     contestants: dict[str, Contestant] = {
         "panestream": partial(of_panestream, function, schema),
         "rows by hand": partial(by_hand, rows, schema, False),
         "frames by hand": partial(by_hand, frames, schema, True),
     }
-    return Contest(name, title, contestants, write, {"rows by hand": 5.0, "frames by hand": 5.0})
+    title = f"process function, {title}, {keys:,} keys in a micro-batch, rows of each: {each}, stream"
+    return Contest(name, title, contestants, partial(write, keys=keys, rows=each), {"rows by hand": 5.0, "frames by hand": 5.0})
 
 
+_COUNTING = "timers", Counting(), CountingByHand(), CountingFrames(), "n bigint"
+_DIFFERENCE = "a result for each row", Difference(), DifferenceByHand(), DifferenceFrames(), "value bigint, difference bigint"
 CONTESTS = [
-    _contest(
-        "process-timers",
-        f"process function, timers, {KEYS:,} keys in a micro-batch, stream",
-        Counting(),
-        CountingByHand(),
-        CountingFrames(),
-        "n bigint",
-    ),
-    _contest(
-        "process-rows",
-        f"process function, a result for each row, {KEYS:,} keys in a micro-batch, stream",
-        Difference(),
-        DifferenceByHand(),
-        DifferenceFrames(),
-        "value bigint, difference bigint",
-    ),
+    _contest("process-timers", *_COUNTING),
+    _contest("process-rows", *_DIFFERENCE),
+    _contest("process-timers-50000", *_COUNTING, keys=50_000, each=1),
+    _contest("process-rows-50000", *_DIFFERENCE, keys=50_000, each=1),
 ]
