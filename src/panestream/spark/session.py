@@ -230,7 +230,7 @@ def chosen_partitions(spark: SparkSession) -> int | None:
 
 def slow_settings(spark: SparkSession, groups: int) -> list[str]:
     """Return the lines to run before building a query with ``groups`` key groups from ``.main``; empty if all settings fit."""
-    wanted = {name: value for name, value in settings_for(spark, groups).items() if name != TRACEBACK}
+    wanted = _settings_of_streams(spark, groups)
     differ = [name for name, value in wanted.items() if _says(spark, name, value) is False]
     names = sorted(differ, key=lambda name: name != PARTITIONS)
     return [f'spark.conf.set("{name}", "{wanted[name]}")' for name in names]
@@ -259,16 +259,21 @@ def _says(spark: SparkSession, name: str, value: str) -> bool | None:
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:
     """Return the settings for a query in this session. ``local_files``: its checkpoint is on a local file system."""
-    limits = {ARROW_ROWS, ARROW_BYTES}
-    # One limit alone may not bound anything. If the user set one, leave both.
-    chosen = limits if any(_is_set(spark, name) for name in limits) else set()
-    settings = {name: value for name, value in STREAM_SETTINGS.items() if name not in chosen} | {PARTITIONS: str(groups)}
+    settings = _settings_of_streams(spark, groups)
     if not _is_set(spark, TRACEBACK, ("true", "false")):
         # The tasks that pack rows and those that hold state then share Python workers: half the processes to start and to keep.
         settings[TRACEBACK] = "false"
     # Verified with Spark 4.3, not with earlier versions.
     is_verified = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
     return {**settings, **LOCAL_FILES} if is_verified else settings
+
+
+def _settings_of_streams(spark: SparkSession, groups: int) -> dict[str, str]:
+    """Return the settings without which a stream is slow or fails, and which users may set themselves."""
+    limits = {ARROW_ROWS, ARROW_BYTES}
+    # One limit alone may not bound anything. If the user set one, leave both.
+    chosen = limits if any(_is_set(spark, name) for name in limits) else set()
+    return {name: value for name, value in STREAM_SETTINGS.items() if name not in chosen} | {PARTITIONS: str(groups)}
 
 
 def _is_set(spark: SparkSession, name: str, offers: Sequence[str] = ("1", "2")) -> bool:
