@@ -96,15 +96,16 @@ class RulesEngine(UserEngine):
 _STRUCT = pa.struct(list(VALUES))
 
 
-def engine(groups, delay, function=None, *, idle=None, results=RESULTS):
-    """Return an engine of ``groups`` key groups; rules are idle after ``idle``, or never."""
+def engine(groups, delay, function=None, *, idle=None, follows=False, results=RESULTS):
+    """Return an engine of ``groups`` key groups; rules are idle after ``idle``, or never, or have no watermark and follow."""
     rules = WatermarkStrategy(delay) if idle is None else WatermarkStrategy(delay).with_idleness(f"{idle} microseconds")
+    rules = WatermarkStrategy.no_watermarks() if follows else rules
     plan = WindowPlan(
         keys=(KEY,),
         key_schema=pa.schema([("key", pa.string())]),
         assigner=pst.GlobalWindows.create(),
         operator=broadcast_spec(function or Scripted(), results, VALUES, VALUES),
-        watermark=WatermarkStrategy.of_sides({LEFT: WatermarkStrategy(delay), RIGHT: rules}, SIDE_COLUMN),
+        watermark=WatermarkStrategy.of_sides({LEFT: WatermarkStrategy(delay), RIGHT: rules}, SIDE_COLUMN, follower=RIGHT),
         event_time=TIME,
         groups=groups,
         row_schema=pa.schema([(LEFT, _STRUCT), (RIGHT, _STRUCT)]),
@@ -139,9 +140,9 @@ def random_batches(rng, *, in_order=False, timers=True):
 class Naive:
     """One list of rows and rules, dicts for state, and sets for timers."""
 
-    def __init__(self, delay):
+    def __init__(self, delay, follows=False):
         self._delay = delay
-        self._seen = {LEFT: MIN_TIMESTAMP, RIGHT: MIN_TIMESTAMP}
+        self._seen = {LEFT: MIN_TIMESTAMP} if follows else {LEFT: MIN_TIMESTAMP, RIGHT: MIN_TIMESTAMP}
         self._watermark = MIN_TIMESTAMP
         self._rules, self._numbers, self._timers = {}, defaultdict(list), defaultdict(set)
         self.results, self.side = [], []
@@ -152,7 +153,8 @@ class Naive:
             word, n = row.value
             (self._rule if row.side == RIGHT else self._row)(row.key, row.time, word, n)
         for row in rows:
-            self._seen[row.side] = max(self._seen[row.side], row.time)
+            if row.side in self._seen:
+                self._seen[row.side] = max(self._seen[row.side], row.time)
         slowest = min(self._seen.values())
         reached = MIN_TIMESTAMP if slowest == MIN_TIMESTAMP else slowest - self._delay - 1
         reached = MAX_TIMESTAMP if end else reached

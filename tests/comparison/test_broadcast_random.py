@@ -13,8 +13,8 @@ from tests.comparison.harness import run_cases
 
 
 def compare(rng, seed):
-    delay = rng.choice([0, 3])
-    query, naive = Query(engine(rng.choice([1, 2, 3, 5]), delay)), Naive(delay)
+    delay, follows = rng.choice([0, 3]), rng.random() < 0.3
+    query, naive = Query(engine(rng.choice([1, 2, 3, 5]), delay, follows=follows)), Naive(delay, follows)
     for number, batch in enumerate(random_batches(rng)):
         if rng.random() < 0.3:
             query = query.restored(rng.choice([1, 2, 3, 5]))

@@ -336,8 +336,9 @@ class KeyedStream(KeyedEvents):
         """Give every key a second stream of rules: then call ``.process(function, schema)``. Flink: ``KeyedStream.connect``.
 
         Args:
-            rules: a small stream without a key, e.g. of limits or settings. If it has event time, so has this stream. The smaller
-                watermark counts, and silent rules hold it back until they are idle, so their strategy needs ``with_idleness``.
+            rules: a small stream without a key, e.g. of limits or settings. If it has event time, so has this stream. With the
+                strategy ``no_watermarks()`` the rows alone move the watermark. Otherwise the smaller watermark counts, and silent
+                rules hold it back until they are idle, so their strategy needs ``with_idleness``.
 
         Raises:
             InvalidPlanError: the streams cannot be combined. The message gives the reason.

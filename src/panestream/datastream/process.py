@@ -16,6 +16,7 @@ from panestream.engine.explain import ReprHtml, parts_of
 from panestream.engine.operators.row.broadcast import broadcast_spec
 from panestream.engine.operators.row.process import process_spec
 from panestream.engine.plan import WindowQuery
+from panestream.engine.runtime.sides import RIGHT
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of
 from panestream.windowing.assigners import GlobalWindows
@@ -128,14 +129,18 @@ def connected(keyed: KeyedEvents, rules: object) -> BroadcastConnectedStream:
     """Return a keyed stream with rules, or raise InvalidPlanError; :meth:`KeyedStream.connect` documents the arguments."""
     if not isinstance(rules, Events):
         raise InvalidPlanError(f"connect broadcasts a stream without a key, pst.stream(rules, ...), got {rules!r}")
-    if rules.event_time is not None and rules.watermark.idle_timeout is None:
+    holds_back = rules.watermark.delay is not None or rules.watermark.generator is not None
+    if rules.event_time is not None and holds_back and rules.watermark.idle_timeout is None:
         raise InvalidPlanError(
-            "connect: silent rules would hold the watermark back. Say when they are idle, pst.stream(rules, time='ts', "
-            "watermark=WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').with_idleness('1 minute'))"
+            "connect: silent rules would hold the watermark back. Let the rows alone move it, pst.stream(rules, time='ts', "
+            "watermark=WatermarkStrategy.no_watermarks()), or say when rules are idle, "
+            "WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').with_idleness('1 minute')"
         )
     df = keyed.source.df
     keys = [F.lit(None).cast(type_of(df, column)).alias(name) for name, column in keyed.key_columns]
-    return BroadcastConnectedStream(KeyedEvents(*merge_streams(keyed, KeyedEvents(rules, tuple(keys)), "connect")))
+    return BroadcastConnectedStream(
+        KeyedEvents(*merge_streams(keyed, KeyedEvents(rules, tuple(keys)), "connect", follower=RIGHT))
+    )
 
 
 __all__ = ["BroadcastConnectedStream", "ProcessedResult", "connected", "processed_result"]

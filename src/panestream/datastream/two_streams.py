@@ -37,7 +37,7 @@ DELETES = "__deletes"
 
 
 def merge_streams(
-    left: KeyedEvents, right: object, what: str, *, deletes: str | Column | None = None
+    left: KeyedEvents, right: object, what: str, *, deletes: str | Column | None = None, follower: str | None = None
 ) -> tuple[Events, tuple[Column, ...]]:
     """Return two streams as one, and its keys, or raise InvalidPlanError.
 
@@ -46,6 +46,7 @@ def merge_streams(
         right: the other.
         what: the called method, for errors.
         deletes: an expression over the right stream, whose values become the column :data:`DELETES`.
+        follower: the side that need not have watermarks, or None.
     """
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
@@ -76,7 +77,7 @@ def merge_streams(
     events = Events(
         df,
         event_time=None if source.event_time is None else F.col(quoted(times)),
-        watermark=WatermarkStrategy.no_watermarks() if source.event_time is None else _strategy(left, right),
+        watermark=WatermarkStrategy.no_watermarks() if source.event_time is None else _strategy(left, right, follower),
         invalid_tag=next((tag for tag in tags if tag is not None), None),
         processing_time=None if source.processing_time is None else F.col(_CLOCK),
         processing_time_unit=None if source.processing_time is None else "microseconds",
@@ -203,8 +204,9 @@ def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Colum
     return [ours, theirs]
 
 
-def _strategy(left: KeyedEvents, right: KeyedEvents) -> WatermarkStrategy:
-    return WatermarkStrategy.of_sides({LEFT: left.source.watermark, RIGHT: right.source.watermark}, SIDE_COLUMN)
+def _strategy(left: KeyedEvents, right: KeyedEvents, follower: str | None) -> WatermarkStrategy:
+    sides = {LEFT: left.source.watermark, RIGHT: right.source.watermark}
+    return WatermarkStrategy.of_sides(sides, SIDE_COLUMN, follower=follower)
 
 
 def _united(left: DataFrame, right: DataFrame, of_left: Sequence[Column], of_right: Sequence[Column]) -> United:

@@ -434,7 +434,7 @@ class Rules(_TimedRows):
     def check(self, place: DocumentPlace) -> None:
         if self.watermark is not None and self.watermark.idleness is None and self.watermark.strategy != "none":
             place.at("watermark").note(
-                "'idleness' is missing: silent rules would hold the watermark back, e.g. idleness = '1 minute'"
+                "silent rules would hold the watermark back: set strategy = 'none', or when they are idle, idleness = '1 minute'"
             )
 
 

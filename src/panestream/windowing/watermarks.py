@@ -148,7 +148,10 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def no_watermarks(cls) -> WatermarkStrategy:
-        """Never emit a watermark: on a stream no event-time window fires, in a batch all fire at the end of input."""
+        """Never emit a watermark: on a stream no event-time window fires, in a batch all fire at the end of input.
+
+        As the strategy of :meth:`~panestream.datastream.KeyedStream.connect`'s rules: the rows alone move the watermark.
+        """
         return cls(None)
 
     def per_partition(self, column: str, expected: Iterable[str] = ()) -> WatermarkStrategy:
@@ -279,11 +282,12 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, max_ahead_by=micros, max_ahead_of=of)
 
     @classmethod
-    def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str) -> WatermarkStrategy:
+    def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str, *, follower: str | None = None) -> WatermarkStrategy:
         """Return the strategy of several streams as one, whose smallest watermark counts, as in Flink.
 
-        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. Raises InvalidPlanError
-        for user-defined generators, for watermarks per key, or if only one closes on silence.
+        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. The stream ``follower``
+        may have no watermarks; then the others alone count. Raises InvalidPlanError for user-defined generators, for watermarks
+        per key, or if only one closes on silence.
         """
         every = list(sides.values())
         if any(one.generator is not None for one in every):
@@ -293,14 +297,15 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
             )
         if any(one.of_keys is not None for one in every):
             raise InvalidPlanError("a join of two streams has one watermark for all keys. Leave out per_key on both sides")
-        closing = [one.closes_after for one in every]
+        leading = {name: one for name, one in sides.items() if name != follower or one.delay is not None}
+        closing = [one.closes_after for one in leading.values()]
         if None in closing and any(closing):
             raise InvalidPlanError(
                 "closing_after follows the clock when all input is silent: give it to both streams, or to neither"
             )
-        delays = [one.delay for one in every]
+        delays = [one.delay for one in leading.values()]
         expected: list[str] = []
-        for name, one in sides.items():
+        for name, one in leading.items():
             expected += [f"{name}/{partition}" for partition in one.expected] or [name]
         return cls(
             None if None in delays else max(delay for delay in delays if delay is not None),

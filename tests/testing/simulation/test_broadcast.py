@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,10 +22,12 @@ FAR = 10_000
 class RulesSubject(UserSubject):
     """A function with rules; ``user_query`` is not used."""
 
+    rules: dict = field(default_factory=dict)
+
     def engine(self, settings, groups=None):
         known = settings, groups or self.schedule.groups
         if known not in self._engines:
-            self._engines[known] = broadcast.engine(known[1], settings.delay, idle=3)
+            self._engines[known] = broadcast.engine(known[1], settings.delay, **self.rules)
         return self._engines[known]
 
     def may_stay(self, settings):
@@ -40,7 +42,7 @@ def explore(schedules, seed):
         rng = random.Random(f"{seed}/{number}")
         schedule = Schedule(tuple(broadcast.random_batches(rng)), Settings(rng.choice([0, 5])), rng.choice([1, 2]))
         closed = with_closing_rows(schedule.batches, (LEFT, RIGHT), FAR, ("read", 0), by_clock=False)
-        return RulesSubject(query, replace(schedule, batches=closed))
+        return RulesSubject(query, replace(schedule, batches=closed), rules={"follows": True} if number % 2 else {"idle": 3})
 
     return explore_schedules(subject_of, schedules, seed)
 

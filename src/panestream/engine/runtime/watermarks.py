@@ -158,8 +158,8 @@ class WatermarkTracker:
 
     @property
     def newest(self) -> int:
-        """The largest event time, or ``MIN_TIMESTAMP`` before the first."""
-        return max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
+        """The largest event time of the rows that move the watermark, or ``MIN_TIMESTAMP`` before the first."""
+        return max((known.max_timestamp for name, known in self.partitions.items() if self._leads(name)), default=MIN_TIMESTAMP)
 
     def wake_up(self) -> int | None:
         """Return a time, at or before the due time, at which the clock must wake all key groups to check for silence, or None."""
@@ -184,7 +184,7 @@ class WatermarkTracker:
             emitted = max(emitted, (generated or {}).get(name, MIN_TIMESTAMP))
             self.partitions[name] = SourcePartition(largest, emitted)
         self._forget_placeholders()
-        self._follow({name: self._watermark_of(name) for name in self.partitions}, self._is_idle)
+        self._follow({name: self._watermark_of(name) for name in self.partitions if self._leads(name)}, self._is_idle)
         return self.watermark
 
     def _follow(self, reached: Mapping[str, int], is_idle: Callable[[str], bool]) -> None:
@@ -224,6 +224,11 @@ class WatermarkTracker:
 
     def _strategy_of(self, name: str) -> WatermarkStrategy:
         return self.strategy.of_partition(name) if self.strategy.sides else self.strategy
+
+    def _leads(self, name: str) -> bool:
+        """Return whether the watermark waits for a partition. It does not wait for a stream that follows another one."""
+        strategy = self._strategy_of(name)
+        return strategy.delay is not None or strategy.generator is not None or self.strategy.delay is None
 
     def _watermark_of(self, name: str) -> int:
         strategy, known = self._strategy_of(name), self.partitions[name]
