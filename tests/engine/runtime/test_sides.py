@@ -148,8 +148,8 @@ def test_struct_with_non_nullable_fields_may_itself_be_null():
 # -- watermarks ----------------------------------------------------------------------------------------------------------------
 
 
-def tracker_of(left, right, saved=None):
-    strategy = WatermarkStrategy.of_sides({"left": left, "right": right}, "side")
+def tracker_of(left, right, saved=None, follower=None):
+    strategy = WatermarkStrategy.of_sides({"left": left, "right": right}, "side", follower=follower)
     return WatermarkTracker(strategy) if saved is None else WatermarkTracker.from_json(strategy, saved)
 
 
@@ -192,6 +192,19 @@ def test_side_without_watermarks_disables_the_watermark():
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy.no_watermarks())
     assert tracker.advance({"left": 50, "right": 50}, 0) == MIN_TIMESTAMP
     assert tracker.strategy.delay is None
+
+
+def test_follower_without_watermarks_neither_moves_the_watermark_nor_holds_it_back():
+    silent = WatermarkStrategy.no_watermarks()
+    tracker = tracker_of(WatermarkStrategy(2).closing_after("1 s"), silent, follower="right")
+    assert tracker.advance({"left": 10}, 0) == 7
+    assert tracker.advance({"right": 500}, 0) == 7
+    assert tracker.newest == 10
+    # A follower that had watermarks before the restart does not hold the others back any more.
+    before = tracker_of(WatermarkStrategy(2), WatermarkStrategy(0).with_idleness("10 us"), follower="right")
+    assert before.advance({"left": 50, "right": 20}, 0) == 19
+    after = tracker_of(WatermarkStrategy(2), silent, before.to_json(), follower="right")
+    assert after.advance({"left": 60}, 0) == 57
 
 
 def test_closing_after_is_refused_for_only_one_side():
