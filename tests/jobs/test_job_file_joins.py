@@ -195,8 +195,8 @@ def without(text, line):
             text_of(out='[sinks.main]\nformat = "merge"\ntable = "t"\n'),
             "sinks.main: keeps one row of each key, and [join] gives many: append them, e.g. format = 'parquet' or 'table'",
         ),
-        (text_of("[aggregate]\nn = 'count'\n"), "join: 'aggregate' processes the rows of a window already. Keep one of them"),
-        (text_of(NEAR), "interval_join: 'join' processes the rows of a window already"),
+        (text_of("[aggregate]\nn = 'count'\n"), "join: 'aggregate' processes the rows already. Keep one of them"),
+        (text_of(NEAR), "interval_join: 'join' processes the rows already"),
         (text_of(then=NEAR), "window: is about windows, but [interval_join] does not have windows. Leave it out"),
         (text_of(then=NEAR, window="", before="allowed_lateness = '1 s'\nwith_firing = true\n"), "job.toml:1: allowed_lateness: is about windows"),
         (text_of(then=NEAR, window="", before="allowed_lateness = '1 s'\nwith_firing = true\n"), "job.toml:2: with_firing: is about windows"),
@@ -265,7 +265,7 @@ def test_job_file_can_write_tiles(loaded_of):
     [
         (of_tiles(then="[panes]\n"), "panes: is empty: give at least one"),
         (of_tiles(then="[panes]\nn = 'cuont'\n"), "panes.n.function: 'cuont' is not known; did you mean 'count' or 'count_if'?"),
-        (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' processes the rows of a window already"),
+        (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' processes the rows already"),
         (
             of_tiles(window='[window]\ntype = "session"\ngap = "1 hour"\n'),
             "window.type: tiles need slices of event time: tumbling or calendar windows",

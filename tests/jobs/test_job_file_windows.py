@@ -471,7 +471,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(TUMBLING, compute=COUNT + "[process]\nfunction = 'a:b'\nschema = 'n INT'\n"),
-            "process: 'aggregate' processes the rows of a window already",
+            "process: 'aggregate' processes the rows already",
         ),
         (text_of(TUMBLING, compute="[process]\nfunction = 'a:b'\n"), "job.toml:13: process: 'schema' is missing"),
         *(

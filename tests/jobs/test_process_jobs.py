@@ -7,7 +7,10 @@ import os
 
 import pytest
 
+from panestream.errors import JobError
+from panestream.jobs.building import find_function
 from panestream.jobs.cli import described
+from panestream.jobs.loading import load_job
 
 MODULE = """\
 import panestream as pst
@@ -35,6 +38,10 @@ class AboveLimit(pst.functions.KeyedBroadcastProcessFunction):
 
     def process_broadcast_element(self, value, ctx):
         ctx.get_broadcast_state(LIMITS).put(value.country, value.amount)
+
+
+class Silence(Gaps):
+    uses_processing_time = True
 
 
 MADE = Gaps()
@@ -99,11 +106,15 @@ def test_rules_are_the_second_stream_of_the_job(loaded_of, tmp_path):
         (ROWS + GAPS + OUT + OUT.replace("main", "late"), "sinks.late: would stay empty: windows have late rows, but there is no [window]"),
         (ROWS + GAPS + OUT + "[trigger]\nfire_at_end = true\n", "trigger.fire_at_end: closes windows, but there is no [window]"),
         (ROWS + RULES + ABOVE + OUT, "rules.watermark: silent rules would hold the watermark back: set strategy = 'none', or"),
-        (ROWS + RULES + IDLE + WINDOW + ABOVE + OUT, "rules: need [process] without [window]"),
+        (ROWS + RULES + IDLE + WINDOW + ABOVE + OUT, "job.toml:12: rules: need [process] without [window]"),
         (ROWS.partition("\n")[2] + RULES + IDLE + ABOVE + OUT, "rules: are for the rows of keys: 'key' is missing"),
-        ('key = "user"\n' + SOURCE + RULES + IDLE + ABOVE + OUT, "has no [event_time], but the other stream does"),
+        ('key = "user"\n' + SOURCE + RULES + IDLE + ABOVE + OUT, "job.toml:11: rules.event_time: the stream of [source] has no [event_time]. Give it to both, or to neither"),
         (ROWS + RULES + IDLE + ABOVE + OUT + OUT.replace("main", "invalid_rules"), "sinks.invalid_rules: would stay empty"),
         (ROWS + GAPS + OUT + OUT.replace("main", "invalid_rules"), "sinks.invalid_rules: is for jobs with [rules]"),
+        (ROWS + GAPS + OUT + OUT.replace("main", "late_left"), "sinks.late_left: is for jobs with two streams, [left] and [right]"),
+        (ROWS + 'closing_after = "1 minute"\n' + GAPS + OUT, "closing_after: needs a query that keeps running, trigger.every = '10 seconds'"),
+        (ROWS + RULES + IDLE + 'per_key = "1 hour"\n' + ABOVE + OUT, "rules.watermark.per_key: is for the rows of keys, and rules have no key"),
+        (ROWS + GAPS + '[sinks.main]\nformat = "merge"\ntable = "t"\n', "sinks.main: keeps one row of each key, and [process] without [window] may give many"),
         (ROWS + RULES.replace("[rules.source]", '[rules]\nkey = "country"\n[rules.source]') + IDLE + ABOVE + OUT, "rules.key: unknown key here: every key receives every rule"),
     ],
 )  # fmt: skip
@@ -119,6 +130,41 @@ def test_process_of_two_keyed_streams_needs_windows(complaint):
     )
 
 
+def write_job(folder, text):
+    """Write a job file and its module, whose name belongs to this test, since Python loads a module once. Return the job's path."""
+    module = folder.name
+    (folder / f"{module}.py").write_text(MODULE)
+    (folder / "job.toml").write_text(text.replace("mine:", f"{module}:"))
+    return folder / "job.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (ROWS + GAPS.replace("Gaps", "rows") + OUT, "A function of the rows of a window needs a [window]"),
+        (ROWS + ABOVE + OUT, "extends KeyedBroadcastProcessFunction: its second stream is missing, [rules]"),
+        (ROWS + RULES + IDLE + GAPS + OUT, "KeyedBroadcastProcessFunction, which receives [rules]. Or leave out [rules]"),
+        (
+            ROWS + RULES + IDLE + GAPS.replace("Gaps", "rows") + OUT,
+            "is not of a class that extends KeyedBroadcastProcessFunction",
+        ),
+        (ROWS + WINDOW + GAPS + OUT, "receives rows one by one, without windows: leave out [window]"),
+        (ROWS + GAPS.replace("Gaps", "Silence") + OUT, "trigger: timers that wait for the clock keep a query running. Set every"),
+    ],
+)
+def test_function_that_does_not_fit_the_job_is_refused_before_spark_starts(tmp_path, text, answer):
+    with pytest.raises(JobError) as error:
+        find_function(load_job(write_job(tmp_path, text)))
+    assert answer in str(error.value)
+    assert "trigger" in answer or "job.toml" in str(error.value).partition(": process.function: ")[0]
+
+
+@pytest.mark.parametrize("more", ['[trigger]\nevery = "1 second"\n', '[processing_time]\ncolumn = "second"\nunit = "seconds"\n'])
+def test_function_with_timers_of_the_clock_needs_a_clock(tmp_path, more):
+    job = load_job(write_job(tmp_path, ROWS + GAPS.replace("Gaps", "Silence") + OUT + more))
+    assert find_function(job).value.uses_processing_time
+
+
 def write_batches(folder, batches):
     """Write a file for each micro-batch, in this order."""
     folder.mkdir()
@@ -126,14 +172,6 @@ def write_batches(folder, batches):
         file = folder / f"{number}.csv"
         file.write_text("".join(",".join(map(str, row)) + "\n" for row in batch))
         os.utime(file, (1_700_000_000 + number,) * 2)
-
-
-def write_job(folder, text):
-    """Write a job file and its module, whose name belongs to this test, since Python loads a module once. Return the job's path."""
-    module = folder.name
-    (folder / f"{module}.py").write_text(MODULE)
-    (folder / "job.toml").write_text(text.replace("mine:", f"{module}:"))
-    return folder / "job.toml"
 
 
 @pytest.fixture
@@ -168,11 +206,3 @@ def test_job_with_rules_reports_payments_above_the_limit(run_job, mode):
 def test_job_with_an_object_as_process_function_keeps_the_state_of_keys(run_job):
     rows = run_job(ROWS + GAPS.replace("Gaps", "MADE") + OUT, "batch")
     assert rows == [{"user": "ann", "gap": 29}, {"user": "bob", "gap": 29}]
-
-
-@pytest.mark.spark
-def test_function_over_windows_is_refused_without_windows(panestream, tmp_path):
-    (tmp_path / "payments").mkdir()
-    result = panestream("explain", write_job(tmp_path, ROWS + GAPS.replace("Gaps", "rows") + OUT))
-    assert result.exit_code == 2
-    assert "a function of the rows of a window needs a [window]" in " ".join(result.output.split())

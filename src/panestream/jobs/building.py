@@ -22,13 +22,14 @@ from panestream.errors import (
 )
 from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, ProcessSection, find
-from panestream.jobs.loading import LoadedJob
+from panestream.jobs.loading import LoadedJob, check_clock
 from panestream.jobs.model import Job
 from panestream.jobs.schema import is_local
 from panestream.jobs.streams import SourceSection, Stream
 from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.places import escaped
 from panestream.spark.session import ship_module
+from panestream.windowing.process_functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +83,30 @@ def find_function(loaded: LoadedJob) -> LoadedFunction | None:
     function = loaded.job.function
     if function is None:
         return None
-    return find(function[1], loaded.document.path.resolve().parent, loaded.place(function[0], "function"))
+    found = find(function[1], loaded.document.path.resolve().parent, loaded.place(function[0], "function"))
+    if function[0] == "process":
+        _check_process_function(loaded, found.value)
+    return found
+
+
+def _check_process_function(loaded: LoadedJob, function: object) -> None:
+    """Raise ``JobError`` unless the function of ``[process]`` fits the windows, rules and trigger of the job."""
+    job, place = loaded.job, loaded.place()
+    at = place.at("process", "function")
+    of_rows, of_rules = (isinstance(function, kind) for kind in (KeyedProcessFunction, KeyedBroadcastProcessFunction))
+    if job.without_windows != "process":
+        if of_rows or of_rules:
+            at.note("receives rows one by one, without windows: leave out [window]")
+    elif job.rules is not None and not of_rules:
+        also = ". Or leave out [rules]" if of_rows else ""
+        at.note(f"is not of a class that extends KeyedBroadcastProcessFunction, which receives [rules]{also}")
+    elif job.rules is None and of_rules:
+        at.note("extends KeyedBroadcastProcessFunction: its second stream is missing, [rules]")
+    elif job.rules is None and not of_rows:
+        at.note("is not of a class that extends KeyedProcessFunction. A function of the rows of a window needs a [window]")
+    else:
+        check_clock(job, place, uses_processing_time=bool(getattr(function, "uses_processing_time", False)))
+    place.finish()
 
 
 def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.KeyedStream:
@@ -361,10 +385,6 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
 
 
 WORDS: Mapping[str, str] = {
-    "for a function of the rows of a window, write .window(...).process(function, schema)": (
-        "a function of the rows of a window needs a [window]"
-    ),
-    "for rules, write .connect(rules).process(function, schema)": "its rules are a second stream, [rules]",
     "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",
     "keep them with .side_output_late_data('late') and start(late=...)": "keep them in a [sinks.late]",
     "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",

@@ -45,10 +45,11 @@ class Document:
     lines: Mapping[KeyPath, int]
 
     def line_of(self, where: KeyPath) -> int | None:
-        """Return the line of a key, or of the closest table around it that has a line; None for the top level."""
+        """Return the line of a key, or of the first key below it, or of the closest table around it; None for the top level."""
         for length in range(len(where), 0, -1):
-            if where[:length] in self.lines:
-                return self.lines[where[:length]]
+            below = [line for path, line in self.lines.items() if path[:length] == where[:length]]
+            if below:
+                return self.lines.get(where[:length], min(below))
         return None
 
 

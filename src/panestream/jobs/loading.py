@@ -164,7 +164,7 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
     """Note contradictions between sections that are valid by themselves."""
     given = [name for name in FUNCTIONS_OF_ROWS if getattr(job, name)]
     if len(given) > 1:
-        place.at(given[1]).note(f"{given[0]!r} processes the rows of a window already. Keep one of them")
+        place.at(given[1]).note(f"{given[0]!r} processes the rows already. Keep one of them")
     if job.left is None:
         for tag in ("late", "invalid"):
             both = [f"{tag}_{side}" for side in SIDES]
@@ -172,7 +172,8 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
                 job.sinks,
                 both,
                 place.at("sinks"),
-                f"is for jobs with two streams, [left] and [right]. With one stream write sinks.{tag}",
+                "is for jobs with two streams, [left] and [right]"
+                + ("" if tag == "late" and job.without_windows else f". With one stream write sinks.{tag}"),
             )
     else:
         _check_two(job, place)
@@ -241,7 +242,7 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
         place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
     joined = "join" if job.join is not None else job.without_windows
     if joined in ("join", *BY_TIME):
-        _check_pairs(job, place, joined)
+        _check_pairs(job, place, f"[{joined}] gives many")
     elif joined == "process":
         place.at("process").note("two streams meet in windows: write [window]. A small stream for all keys is called [rules]")
 
@@ -251,8 +252,10 @@ def _check_same_times(job: Job, place: DocumentPlace) -> None:
     # If both need an event time, its absence has been noted already.
     for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
         lacking = [where for where, one in job.streams if getattr(one, name) is None]
-        if len(lacking) == 1:
+        if len(lacking) == 1 and lacking[0]:
             place.at(*lacking[0]).note(f"has no [{name}], but the other stream does. Give it to both, or to neither")
+        elif len(lacking) == 1:
+            place.at("rules", name).note(f"the stream of [source] has no [{name}]. Give it to both, or to neither")
 
 
 def _check_rules(job: Job, place: DocumentPlace) -> None:
@@ -266,15 +269,18 @@ def _check_rules(job: Job, place: DocumentPlace) -> None:
     _check_same_times(job, place)
 
 
-def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
+def _check_pairs(job: Job, place: DocumentPlace, why: str) -> None:
     """Note keys and sinks that need one row for each key and window; joins emit several."""
     if job.join is not None:
         _refuse(job, ("changelog", "top"), place, "needs one row for each key and window, but a join has many. Leave it out")
+    _check_appends(job, place, why)
+
+
+def _check_appends(job: Job, place: DocumentPlace, why: str) -> None:
+    """Note a sink that keeps one row of each key."""
     sink = job.sinks.main
     if sink.kind.by_key or sink.compacted:
-        place.at("sinks", "main").note(
-            f"keeps one row of each key, and [{name}] gives many: append them, e.g. format = 'parquet' or 'table'"
-        )
+        place.at("sinks", "main").note(f"keeps one row of each key, and {why}: append them, e.g. format = 'parquet' or 'table'")
 
 
 def _check_no_windows(job: Job, name: str, place: DocumentPlace) -> None:
@@ -284,6 +290,7 @@ def _check_no_windows(job: Job, name: str, place: DocumentPlace) -> None:
         _refuse(job, ("rows_per_pane",), place, f"is about windows, {lacks}")
         _refuse(job.process, ("stateless",), place.at("process"), f"is for the rows of windows, {lacks}")
         _refuse(job.sinks, ("late",), place.at("sinks"), f"would stay empty: windows have late rows, {lacks}")
+        _check_appends(job, place, "[process] without [window] may give many")
     _refuse(job, _OF_WINDOWS, place, f"is about windows, {lacks}")
     if job.trigger.fire_at_end:
         when = "a timer runs" if name == "process" else "a row without a partner comes"
@@ -391,25 +398,28 @@ def _check_closing(job: Job, place: DocumentPlace) -> None:
         if one.processing_time is not None:
             at.note("needs the clock, but [processing_time] reads the clock from rows. Leave out one")
         elif job.trigger.every is None and not job.trigger.fire_at_end:
-            at.note(
-                "needs a query that keeps running, trigger.every = '10 seconds'. In a query that ends, trigger.fire_at_end = "
-                "true closes the windows"
-            )
+            at_end = "" if job.without_windows else ". In a query that ends, trigger.fire_at_end = true closes the windows"
+            at.note(f"needs a query that keeps running, trigger.every = '10 seconds'{at_end}")
 
 
 def _check_processing_time(job: Job, place: DocumentPlace) -> None:
     if job.without_windows == "process":
-        return  # only the function says whether it uses timers of the clock
+        return  # only its function says whether it uses timers of the clock
     uses_processing_time = any(spec.time == "processing" for _, spec in job.every_window) or bool(
         job.firing and job.firing.uses_processing_time
     )
-    given = [where for where, one in job.streams if one.processing_time is not None]
-    for where in () if uses_processing_time else given:
+    for where in [] if uses_processing_time else [where for where, one in job.streams if one.processing_time is not None]:
         place.at(*where, "processing_time").note("nothing here is of processing time: set time = 'processing' in [window]")
-    waits = uses_processing_time and not given and job.mode == "stream"
-    if waits and "availableNow" in job.trigger.spark:
+    check_clock(job, place, uses_processing_time=uses_processing_time)
+
+
+def check_clock(job: Job, place: DocumentPlace, *, uses_processing_time: bool) -> None:
+    """Note a query that would wait for the clock and never end."""
+    has_clock = any(one.processing_time is not None for _, one in job.streams)
+    if uses_processing_time and not has_clock and job.mode == "stream" and "availableNow" in job.trigger.spark:
+        what = "timers" if job.without_windows else "windows"
         place.at("trigger").note(
-            "windows that wait for the clock keep a query running. Set every = '1 second' and stop it yourself, or once = true, "
+            f"{what} that wait for the clock keep a query running. Set every = '1 second' and stop it yourself, or once = true, "
             "or read the clock from a column, [processing_time]"
         )
 

@@ -432,6 +432,8 @@ class Rules(_TimedRows):
     elsewhere: ClassVar = {**_TimedRows.elsewhere, "key": "unknown key here: every key receives every rule"}
 
     def check(self, place: DocumentPlace) -> None:
+        if self.watermark is not None and self.watermark.per_key is not None:
+            place.at("watermark", "per_key").note("is for the rows of keys, and rules have no key: leave it out")
         if self.watermark is not None and self.watermark.idleness is None and self.watermark.strategy != "none":
             place.at("watermark").note(
                 "silent rules would hold the watermark back: set strategy = 'none', or when they are idle, idleness = '1 minute'"
