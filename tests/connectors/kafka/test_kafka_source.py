@@ -189,7 +189,7 @@ def test_rows_removed_by_where_do_not_move_the_watermark(spark, topics, broker, 
 
 
 def test_watermark_follows_partitions_that_stop_resume_and_are_added(spark, topics, broker, tmp_path):
-    topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
+    topic, sinks = topics.make(2), {tag: pst.MemorySink() for tag in ("main", "late", "invalid")}
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, idle_after="2 seconds")
     query = count_by_hour(clicks).start(checkpoint=str(tmp_path / "checkpoint"), trigger="10 milliseconds", **sinks)
 
