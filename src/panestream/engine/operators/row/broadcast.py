@@ -28,6 +28,7 @@ from panestream.engine.operators.row.process import (
     process_spec,
 )
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, ValueTexts
 from panestream.engine.operators.row.window_operator import Row, RowOperator
 from panestream.engine.plan import Capabilities, Chunk, WindowPlan
@@ -68,11 +69,12 @@ class BroadcastStore:
     header of a savepoint has them.
     """
 
-    def __init__(self, plan: RowPlan, state: State, meta: dict[str, Any]) -> None:
+    def __init__(self, plan: RowPlan, state: State, store: RowStore) -> None:
         assert isinstance(plan.function, ProcessRows)  # noqa: S101 - see KeyedProcessOperator
         element = None if plan.function.rules is None else _rules_of(plan.function.rules).element
         self._state = state
-        self._meta = meta
+        self._store = store
+        self._meta = store.meta
         self._codec = Codec(element, plan.window.pickled_state)
         self._texts = ValueTexts(self._codec, element)
         self._maps: StateValues | None = None
@@ -81,12 +83,12 @@ class BroadcastStore:
 
     @property
     def maps(self) -> StateValues:
-        if self._maps is None:
+        if self._maps is None and BROADCAST in self._meta:
+            with self._store.reading(META, self._meta[BROADCAST]) as data:
+                self._maps = next(iter(read_state_values(ColumnReader(data, self._codec), f"{BROADCAST}:")), {})
+                self._written = data
+        elif self._maps is None:
             self._maps = {}
-            if BROADCAST in self._meta:
-                self._written = self._state.get(META, self._meta[BROADCAST])
-                reader = ColumnReader(self._written or b"", self._codec)
-                self._maps = next(iter(read_state_values(reader, f"{BROADCAST}:")), {})
         return self._maps
 
     @property
@@ -197,7 +199,7 @@ class KeyedBroadcastOperator(KeyedProcessOperator):
         self._rule_scope = RuleScope(self, self._process_scope)
 
     def _scope_of(self) -> ProcessScope:
-        self.broadcast = BroadcastStore(self.plan, self._given_state, self.store.meta)
+        self.broadcast = BroadcastStore(self.plan, self._given_state, self.store)
         return KeyScope(self)
 
     def elements(self, rows: Iterable[Row]) -> None:

@@ -224,7 +224,7 @@ class RowStore:
         return page
 
     def _read_page(self, page: KeyPage) -> None:
-        with self._reading(PAGES, page.number) as data:
+        with self.reading(PAGES, page.number) as data:
             self._page_codec.decode(page, data, self.new_window_state)
         page.at_rest = page.window_count()
         for window_state in list(page.window_states()):
@@ -239,12 +239,12 @@ class RowStore:
         chunk, start, count = part
         elements = page.loaded.get(chunk)
         if elements is None:
-            with self._reading(ELEMENTS, chunk) as data:
+            with self.reading(ELEMENTS, chunk) as data:
                 elements = page.loaded[chunk] = self._chunk_codec.decode(data)
         return elements[start : start + count]
 
     @contextmanager
-    def _reading(self, space: str, key: int) -> Iterator[bytes]:
+    def reading(self, space: str, key: int) -> Iterator[bytes]:
         """Yield a value to decode. Its errors must not look like errors of the user function that caused the read."""
         try:
             data = self._state.get(space, key)
