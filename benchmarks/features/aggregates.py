@@ -6,6 +6,7 @@ Spark computes the first two with aggregates of its own. A stream of Spark canno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -90,19 +91,21 @@ def _rounded(results: DataFrame) -> DataFrame:
     return results.withColumn("percentile", F.round("percentile", 6))
 
 
-def _stream(name: str, title: str, recipe: Aggregate, text: str) -> Contest:
+def _stream(
+    name: str, title: str, recipe: Aggregate, text: str, comparable: Callable[[DataFrame], DataFrame] | None = None
+) -> Contest:
     contestants: dict[str, Contestant] = {
         "panestream": partial(of_panestream, recipe.alias(name)),
         "native": partial(native, f"{text} AS {name}"),
     }
-    comparable = dict.fromkeys(contestants, _rounded) if name == "percentile" else {}
+    of_each = {} if comparable is None else dict.fromkeys(contestants, comparable)
     title = f"{title}, sliding 5 min / 1 min, {KEYS:,} keys, stream"
-    return Contest(name, title, contestants, partial(write, batches=BATCHES), comparable=comparable)
+    return Contest(name, title, contestants, partial(write, batches=BATCHES), comparable=of_each)
 
 
 CONTESTS = [
     _stream("ohlc", "open, high, low, close", agg.ohlc("price"), PRICES),
-    _stream("percentile", "exact 90 % percentile", agg.percentile("price", 0.9), "percentile(price, 0.9)"),
+    _stream("percentile", "exact 90 % percentile", agg.percentile("price", 0.9), "percentile(price, 0.9)", _rounded),
     Contest(
         "rate",
         f"rate of a counter, tumbling 1 min, {KEYS:,} keys, batch",

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.features import run
 from benchmarks.features.contest import CORES, Turn, table
+from panestream.spark.session import PARTITIONS, session_settings
 
 pytestmark = pytest.mark.full
 
@@ -21,20 +22,15 @@ def test_ratio_is_of_one_round_and_shown_as_median_and_range():
     ]
 
 
-@pytest.fixture(autouse=True)
-def _two_partitions(request):
+@pytest.fixture
+def _two_partitions(spark):
     """Give Spark's own operators the partitions of the benchmark. With 200, a join of two streams takes a quarter of an hour."""
-    if "spark" not in request.fixturenames:
+    with session_settings(spark, {PARTITIONS: str(CORES)}):
         yield
-        return
-    conf = request.getfixturevalue("spark").conf
-    before = conf.get("spark.sql.shuffle.partitions")
-    conf.set("spark.sql.shuffle.partitions", str(CORES))
-    yield
-    conf.set("spark.sql.shuffle.partitions", before)
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("_two_partitions")
 @pytest.mark.parametrize("name", run.CONTESTS)
 def test_all_contestants_have_the_same_rows(spark, name):
     _, turns = run.contest.run(run.CONTESTS[name], spark, 0.002, rounds=0)
@@ -42,6 +38,7 @@ def test_all_contestants_have_the_same_rows(spark, name):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("_two_partitions")
 def test_contestant_with_other_rows_is_refused(spark):
     contest = run.CONTESTS["fill"]
     rival = {**contest.contestants, "wrong": lambda _, source, folder: (source / "rows").rename(folder / "out")}

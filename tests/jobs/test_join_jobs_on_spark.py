@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -12,6 +11,7 @@ from panestream import agg
 from panestream.errors import JobError
 from panestream.jobs.loading import load_job
 from panestream.jobs.runner import build
+from tests.jobs.batches import write_batches
 
 pytestmark = pytest.mark.spark
 
@@ -38,15 +38,6 @@ RIGHT = SIDE.format(
 WINDOW = '[window]\ntype = "tumbling"\nsize = "1 minute"\n'
 OUT = '[sinks.main]\nformat = "json"\npath = "main"\n'
 END = "[trigger]\nfire_at_end = true\n"
-
-
-def write_batches(folder, batches):
-    """Write a file for each micro-batch, in this order."""
-    folder.mkdir(exist_ok=True)
-    for number, batch in enumerate(batches):
-        file = folder / f"{number}.csv"
-        file.write_text("".join(",".join(map(str, row)) + "\n" for row in batch))
-        os.utime(file, (1_700_000_000 + number,) * 2)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
@@ -11,6 +10,7 @@ from panestream.errors import JobError
 from panestream.jobs.building import find_function
 from panestream.jobs.cli import described
 from panestream.jobs.loading import load_job
+from tests.jobs.batches import write_batches
 
 MODULE = """\
 import panestream as pst
@@ -139,39 +139,40 @@ def write_job(folder, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("text", "key", "answer"),
     [
-        (ROWS + GAPS.replace("Gaps", "rows") + OUT, "A function of the rows of a window needs a [window]"),
-        (ROWS + ABOVE + OUT, "extends KeyedBroadcastProcessFunction: its second stream is missing, [rules]"),
-        (ROWS + RULES + IDLE + GAPS + OUT, "KeyedBroadcastProcessFunction, which receives [rules]. Or leave out [rules]"),
+        (ROWS + GAPS.replace("Gaps", "rows") + OUT, "process.function", "A function of the rows of a window needs a [window]"),
+        (ROWS + ABOVE + OUT, "process.function", "extends KeyedBroadcastProcessFunction: its second stream is missing, [rules]"),
+        (
+            ROWS + RULES + IDLE + GAPS + OUT,
+            "process.function",
+            "KeyedBroadcastProcessFunction, which receives [rules]. Or leave out [rules]",
+        ),
         (
             ROWS + RULES + IDLE + GAPS.replace("Gaps", "rows") + OUT,
+            "process.function",
             "is not of a class that extends KeyedBroadcastProcessFunction",
         ),
-        (ROWS + WINDOW + GAPS + OUT, "receives rows one by one, without windows: leave out [window]"),
-        (ROWS + GAPS.replace("Gaps", "Silence") + OUT, "trigger: timers that wait for the clock keep a query running. Set every"),
+        (ROWS + WINDOW + GAPS + OUT, "process.function", "receives rows one by one, without windows: leave out [window]"),
+        (
+            ROWS + GAPS.replace("Gaps", "Silence") + OUT,
+            "trigger",
+            "timers that wait for the clock keep a query running. Set every",
+        ),
     ],
 )
-def test_function_that_does_not_fit_the_job_is_refused_before_spark_starts(tmp_path, text, answer):
+def test_function_that_does_not_fit_the_job_is_refused_before_spark_starts(tmp_path, text, key, answer):
     with pytest.raises(JobError) as error:
         find_function(load_job(write_job(tmp_path, text)))
-    assert answer in str(error.value)
-    assert "trigger" in answer or "job.toml" in str(error.value).partition(": process.function: ")[0]
+    place, _, said = str(error.value).partition(f": {key}: ")
+    assert place.startswith(str(tmp_path / "job.toml"))
+    assert answer in said
 
 
 @pytest.mark.parametrize("more", ['[trigger]\nevery = "1 second"\n', '[processing_time]\ncolumn = "second"\nunit = "seconds"\n'])
 def test_function_with_timers_of_the_clock_needs_a_clock(tmp_path, more):
     job = load_job(write_job(tmp_path, ROWS + GAPS.replace("Gaps", "Silence") + OUT + more))
     assert find_function(job).value.uses_processing_time
-
-
-def write_batches(folder, batches):
-    """Write a file for each micro-batch, in this order."""
-    folder.mkdir()
-    for number, batch in enumerate(batches):
-        file = folder / f"{number}.csv"
-        file.write_text("".join(",".join(map(str, row)) + "\n" for row in batch))
-        os.utime(file, (1_700_000_000 + number,) * 2)
 
 
 @pytest.fixture

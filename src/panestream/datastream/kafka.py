@@ -135,7 +135,7 @@ class KafkaStream(DataStream):
         ``kafka_timestamp``.
         """
         strategy = WatermarkStrategy.given_as(strategy)
-        if strategy.delay is not None or strategy.generator is not None:
+        if strategy.has_watermarks:
             if strategy.partition_column is None:
                 strategy = strategy.per_partition(SOURCE, self.expected)
             if strategy.idle_timeout is None and self.idle_after is not None:

@@ -129,8 +129,7 @@ def connected(keyed: KeyedEvents, rules: object) -> BroadcastConnectedStream:
     """Return a keyed stream with rules, or raise InvalidPlanError; :meth:`KeyedStream.connect` documents the arguments."""
     if not isinstance(rules, Events):
         raise InvalidPlanError(f"connect broadcasts a stream without a key, pst.stream(rules, ...), got {rules!r}")
-    holds_back = rules.watermark.delay is not None or rules.watermark.generator is not None
-    if rules.event_time is not None and holds_back and rules.watermark.idle_timeout is None:
+    if rules.event_time is not None and rules.watermark.has_watermarks and rules.watermark.idle_timeout is None:
         raise InvalidPlanError(
             "connect: silent rules would hold the watermark back. Let the rows alone move it, pst.stream(rules, time='ts', "
             "watermark=WatermarkStrategy.no_watermarks()), or say when rules are idle, "

@@ -152,7 +152,7 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
         )
     if plan.operator.capabilities.uses_processing_time:
         raise InvalidPlanError("fire_at_end moves the watermark, but windows or triggers of processing time use the clock")
-    if plan.watermark.delay is None and plan.watermark.generator is None:
+    if not plan.watermark.has_watermarks:
         raise InvalidPlanError("fire_at_end moves the watermark, but no_watermarks() does not have one. Use another strategy")
     if plan.watermark.of_keys is not None:
         raise InvalidPlanError(

@@ -250,7 +250,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
                 f"closing_after needs a positive time of whole milliseconds, e.g. '30 seconds', got {silence!r}: Spark's clock "
                 f"counts whole milliseconds"
             )
-        if self.delay is None and self.generator is None:
+        if not self.has_watermarks:
             raise InvalidPlanError(
                 "closing_after moves the watermark, but no_watermarks() does not have one. Use another strategy"
             )
@@ -285,9 +285,9 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str, *, follower: str | None = None) -> WatermarkStrategy:
         """Return the strategy of several streams as one, whose smallest watermark counts, as in Flink.
 
-        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. The stream ``follower``
-        may have no watermarks; then the others alone count. Raises InvalidPlanError for user-defined generators, for watermarks
-        per key, or if only one closes on silence.
+        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. If the stream
+        ``follower`` does not have watermarks, only the others count. Raises InvalidPlanError for user-defined generators, for
+        watermarks per key, or if only one closes on silence.
         """
         every = list(sides.values())
         if any(one.generator is not None for one in every):
@@ -297,7 +297,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
             )
         if any(one.of_keys is not None for one in every):
             raise InvalidPlanError("a join of two streams has one watermark for all keys. Leave out per_key on both sides")
-        leading = {name: one for name, one in sides.items() if name != follower or one.delay is not None}
+        leading = {name: one for name, one in sides.items() if name != follower or one.has_watermarks}
         closing = [one.closes_after for one in leading.values()]
         if None in closing and any(closing):
             raise InvalidPlanError(
@@ -318,6 +318,11 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def of_partition(self, partition: str) -> WatermarkStrategy:
         """Return the strategy of a source partition."""
         return next((one for name, one in self.sides if partition == name or partition.startswith(f"{name}/")), self)
+
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether the strategy emits watermarks: all do but :meth:`no_watermarks`."""
+        return self.delay is not None or self.generator is not None
 
     @property
     def of_keys(self) -> KeyWatermarks | None:

@@ -227,8 +227,9 @@ class WatermarkTracker:
 
     def _leads(self, name: str) -> bool:
         """Return whether the watermark waits for a partition. It does not wait for a stream that follows another one."""
-        strategy = self._strategy_of(name)
-        return strategy.delay is not None or strategy.generator is not None or self.strategy.delay is None
+        if not self.strategy.sides:
+            return True
+        return self._strategy_of(name).has_watermarks or not self.strategy.has_watermarks
 
     def _watermark_of(self, name: str) -> int:
         strategy, known = self._strategy_of(name), self.partitions[name]
