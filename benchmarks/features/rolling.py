@@ -23,12 +23,12 @@ KEYS, MINUTES, BATCHES = 50, 12, 4
 
 
 def write(folder: Path, scale: float, per_minute: int) -> int:
-    """Write rows of 50 keys over twelve minutes at full size."""
+    """Write rows of 50 keys over twelve minutes at full size. A smaller scale has fewer keys and minutes."""
     rng = np.random.default_rng(7)
-    minutes = max(BATCHES, int(MINUTES * scale))
-    rows = KEYS * minutes * per_minute
+    minutes, keys = max(BATCHES, int(MINUTES * scale)), max(5, int(KEYS * min(scale, 1)))
+    rows = keys * minutes * per_minute
     times = BEGIN + np.sort(rng.integers(0, minutes * MINUTE, rows))
-    columns = {"key": rng.integers(0, KEYS, rows), "at": times, "value": rng.integers(0, 1000, rows)}
+    columns = {"key": rng.integers(0, keys, rows), "at": times, "value": rng.integers(0, 1000, rows)}
     order = shuffled(times, 5_000_000, rng)
     write_parts(folder / "rows", cut({name: values[order] for name, values in columns.items()}, BATCHES))
     return rows
