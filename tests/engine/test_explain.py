@@ -19,7 +19,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
-from tests.comparison import harness, intervals, joins, predicates
+from tests.comparison import broadcast, harness, intervals, joins, predicates
 
 COUNT = (agg.count().alias("n"),)
 SECOND = 1_000_000
@@ -282,6 +282,37 @@ def test_explain_of_interval_joins(lower, upper, how, between, left, right):
         "outputs": ["main, late_left, late_right"],
     }
     assert sections_of(plan, streaming=False) == {**sections, "state": ["none: a batch emits all at the end of input"]}
+
+
+@pytest.mark.parametrize(
+    ("follows", "whose", "strategy"),
+    [
+        (False, "the smaller of their watermarks", "for_bounded_out_of_orderness('2 microseconds')"),
+        (True, "the watermark of the rows", "no_watermarks()"),
+    ],
+)
+def test_explain_calls_the_streams_of_a_broadcast_function_rows_and_rules(follows, whose, strategy):
+    plan = broadcast.engine(3, 2, follows=follows).plan
+    plan = replace(plan, arrival=pa.schema([("__order_0", pa.int64())]), sides=replace(plan.sides, invalid=("odd", None)))
+    sections = sections_of(replace(plan, invalid_tag="odd"))
+    assert sections["streams"] == [f"two, rows and rules, each row with the side that it is of; {whose} counts"]
+    assert sections["rules"] == [
+        "each crosses the shuffle to all 3 key groups",
+        "a micro-batch is processed in the order of event time, rules first at the same time",
+    ]
+    assert sections["event time"] == [
+        f"__time, rows: WatermarkStrategy.for_bounded_out_of_orderness('2 microseconds'); rules: WatermarkStrategy.{strategy}",
+        "no row is late",
+        "rows without event time go to the output 'odd' (rows), none (rules: fail the query)",
+    ]
+    assert "in the order of arrival that the streams give: rows cross unreduced" in sections["exchange"][-2]
+    assert sections["state"][-2] == "what the rules wrote, in every key group"
+
+
+def test_explain_names_no_watermark_of_streams_without_event_time():
+    plan = joins.Join(WindowQuery(TumblingEventTimeWindows(60)), "inner", (0, 0), late=False).plan()
+    plan = replace(plan, event_time=None, watermark=WatermarkStrategy.no_watermarks())
+    assert sections_of(plan)["streams"][0] == "two, left and right, each row with the side that it is of"
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,17 @@ def _by_spark(plan: WindowPlan) -> list[str]:
     return lines
 
 
+def _sides(plan: WindowPlan) -> tuple[str, str]:
+    """Return the names of the two streams."""
+    return ("rows", "rules") if plan.operator.capabilities.broadcasts else SIDES
+
+
 def _streams(plan: WindowPlan) -> list[str]:
-    lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
+    names = _sides(plan)
+    leading = [name for name, (_, one) in zip(names, plan.watermark.sides, strict=False) if one.has_watermarks]
+    whose = f"the watermark of the {leading[0]}" if len(leading) == 1 else "the smaller of their watermarks"
+    counts = f"; {whose} counts" if plan.watermark.has_watermarks else ""
+    lines = [f"two, {' and '.join(names)}, each row with the side that it is of{counts}"]
     if plan.pairs is not None and plan.operator.capabilities.has_windows:
         lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once, and outputs build the pairs")
     return lines
@@ -121,30 +130,32 @@ def _zones(plan: WindowPlan) -> list[str]:
 
 def _event_time(plan: WindowPlan) -> list[str]:
     lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
-    late = f"late rows go to the output {_tags(plan.late_tags)}" if plan.late_tag else "late rows are counted and dropped"
+    late = f"late rows go to the output {_tags(plan, plan.late_tags)}" if plan.late_tag else "late rows are counted and dropped"
     late = late if plan.operator.capabilities.late_rows else "no row is late"
     invalid = (
-        f"rows without event time go to the output {_tags(plan.invalid_tags)}"
+        f"rows without event time go to the output {_tags(plan, plan.invalid_tags)}"
         if plan.invalid_tag
         else "rows without event time fail the query"
     )
     if plan.event_time is None:
         return ["none: windows use the clock of the micro-batch"]
     closing = plan.watermark.closes_after
+    strategies = [f"{name}: {one!r}" for name, (_, one) in zip(_sides(plan), plan.watermark.sides, strict=False)]
+    watermark = f"{plan.event_time}, {'; '.join(strategies) or repr(plan.watermark)}"
     if closing is None:
-        return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
+        return [watermark, late + lateness, invalid]
     often = format_duration(max(closing // STEPS, plan.ticks))
     silence = (
         f"when all input has been silent for {format_duration(closing)}, the watermark follows the clock: while no rows come, it "
         f"wakes all key groups every {often} (not if the query ends by itself)"
     )
-    return [f"{plan.event_time}, {plan.watermark!r}", silence, late + lateness, invalid]
+    return [watermark, silence, late + lateness, invalid]
 
 
-def _tags(tags: Sequence[str | None]) -> str:
+def _tags(plan: WindowPlan, tags: Sequence[str | None]) -> str:
     if len(tags) == 1:
         return repr(tags[0])
-    told = [f"{tag!r} ({side})" if tag else f"none ({side}: fail the query)" for side, tag in zip(SIDES, tags, strict=True)]
+    told = [f"{tag!r} ({side})" if tag else f"none ({side}: fail the query)" for side, tag in zip(_sides(plan), tags, strict=True)]
     return ", ".join(told)
 
 
@@ -156,7 +167,8 @@ def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
     if plan.arrival is None:
         return ["results depend on the order of arrival, which is Spark's"]
     how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
-    return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
+    order = ", ".join(plan.arrival.names) if plan.sides is None else "arrival that the streams give"
+    return [f"in the order of {order}: {how}"]
 
 
 def _split(plan: WindowPlan) -> list[str]:

@@ -287,10 +287,3 @@ def test_rules_are_shown_once_with_the_state_of_keys():
     found = sorted((row["of"], row["key"]["key"], row["name"], row["value"]) for row in shown)
     assert [(of, key, name) for of, key, name, _ in found] == [("broadcast", None, "rules"), ("key", "a", "numbers")]
     assert "$tuple" in found[0][3]
-
-
-def test_explain_says_that_rules_go_to_all_key_groups():
-    plan = engine(3, 0).plan
-    sections = plan.operator.explain(plan, streaming=True)
-    assert sections["rules"][0] == "the right stream: each row crosses the shuffle to all 3 key groups"
-    assert sections["state"][-1] == "what the rules wrote, in every key group"

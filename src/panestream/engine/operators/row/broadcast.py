@@ -350,7 +350,7 @@ class KeyedBroadcastSpec(KeyedProcessSpec):
         return {
             "operator": sections.pop("operator"),
             "rules": [
-                f"the right stream: each row crosses the shuffle to {every}",
+                f"each crosses the shuffle to {every}",
                 "a micro-batch is processed in the order of event time, rules first at the same time",
             ],
             **sections,
