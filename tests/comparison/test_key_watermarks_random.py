@@ -1,11 +1,13 @@
 """A watermark for each key, against its definition: one plain row operator for each key, whose watermark is recomputed each time.
 
-The definition knows all rows so far, and keeps every key forever. The operator under test only has the stored bytes.
+The definition knows all rows so far, and keeps every key forever. The operator under test only has the stored bytes. A change of
+the allowed lateness closes windows of a key when it is next read, and the definition is told which keys that are.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -81,11 +83,13 @@ class Definition:
     states: dict[str, MemoryState] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    latenesses: dict[str, int] = field(default_factory=dict)
     floor: int = MIN_TIMESTAMP
     before: int = MIN_TIMESTAMP
     closed: int = MIN_TIMESTAMP
+    clock: int = MIN_TIMESTAMP
 
-    def process(self, plan: RowPlan, rows, watermark: int, clock: int) -> dict[str, Output]:
+    def process(self, plan: RowPlan, rows, watermark: int, clock: int, read: Container[str]) -> dict[str, Output]:
         delay, idle_after = plan.key_watermarks
         self.floor = max(self.floor, watermark if watermark == MAX_TIMESTAMP else watermark - idle_after)
         for key, time, _ in rows:
@@ -96,12 +100,17 @@ class Definition:
             if key not in self.watermarks:
                 # It starts where the keys are that have no rows.
                 self.watermarks[key] = self.before
-            operator = RowOperator(replace(plan, key_watermarks=None), state)
-            if not state.values:
-                operator.begin_at(self.before, clock, self.closed)
+            is_read = key in read or not state.values
+            if is_read:
+                self.latenesses[key] = plan.window.allowed_lateness
+            own = replace(plan.window, allowed_lateness=self.latenesses[key])
+            operator = RowOperator(replace(plan, window=own, key_watermarks=None), state)
+            operator.begin_at(self.watermarks[key], self.clock, max(self.closed, operator.store.meta["closed"]))
             self.watermarks[key] = max(self.watermarks[key], self.newest[key] - delay - 1, self.floor)
             found[key] = operator.process([row for row in rows if row[0] == key], self.watermarks[key], clock)
-            operator.commit()
+            if is_read:
+                operator.commit()
+        self.clock = clock
         self.before = self.floor
         if self.floor > MIN_TIMESTAMP:
             lateness = 0 if self.floor == MAX_TIMESTAMP else plan.window.allowed_lateness
@@ -135,10 +144,11 @@ def case(rng: random.Random, seed: int) -> None:
             changed = replace(plan.window, allowed_lateness=rng.choice([0, 1, span, 3 * span]))
             of_keys = plan.key_watermarks._replace(idle_after=rng.choice([1, span, 4 * span]))
             plan = replace(plan, window=changed, key_watermarks=of_keys)
-        expected = definition.process(plan, rows, watermark, clock)
         operator = row_operator(plan, state)
         found = operator.process(rows, watermark, clock)
+        read = {owner.key for owner in operator.store.loaded_keys()}
         operator.commit()
+        expected = definition.process(plan, rows, watermark, clock, read)
         ours, what = by_key(found), f"seed {seed}, micro-batch {number} of {batches}, {plan}"
         for key, output in expected.items():
             assert ours.get(key, ([], [])) == by_key(output).get(key, ([], [])), f"{key}: {what}"
