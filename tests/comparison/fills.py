@@ -85,13 +85,13 @@ class Filled:
                 if number in mine:
                     found[(key, *window)] = results(mine[number])
                     place, last = number, found[(key, *window)]
-                if number == begin:
-                    place, last = number, (None,) * len(AGGREGATES)
-                elif number not in mine and place is not None and last is not None:
+                elif place is not None and last is not None:
                     following = min((other for other in mine if other > number), default=None)
                     values = self._filled(windows, mine, place, last, number, following)
                     if values is not None:
                         found[(key, *window)] = values
+                if number == begin:
+                    place, last = number, (None,) * len(AGGREGATES)
         return found
 
     def list(self, keys: Iterable[object]) -> None:
@@ -141,11 +141,10 @@ class Filled:
 
     def _all_windows(self) -> list[Bounds]:
         """Return all windows near the rows, found instant by instant."""
-        times = [row[1] for rows in self.rows.values() for row in rows]
-        if not times:
+        if self.newest is None or self.oldest is None:
             return []
-        first = min(times) if self.oldest is None else min(*times, self.oldest) - 3 * self.assigner.size
-        last = max(times) if self.newest is None else max(*times, self.newest)  # which may be in no window
+        times = [self.oldest, self.newest, *(row[1] for rows in self.rows.values() for row in rows)]  # some are in no window
+        first, last = min(times) - 3 * self.assigner.size, max(times)
         span, step = range(first, last + 2 * self.assigner.size), self._step
         instants = range(span.start - span.start % step, span.stop, step)
         return sorted({window for time in instants for window in self._windows_of(time)}, key=lambda window: window[::-1])
