@@ -42,7 +42,7 @@ RUN_TESTS = $(PY) scripts/class_archive.py; $(PY) scripts/run_tests.py
 test: $(STAMP) ## each operator, sink, recovery path and page once: eight to ten minutes (ARGS="-k name", or a file)
 	@$(SPARK_ENV) && $(RUN_TESTS) test -- $(ARGS)
 
-test-all: $(STAMP) ## every test: all random cases, kills, connectors, benchmarks' own: two hours
+test-all: $(STAMP) ## every test: all random cases, kills, connectors, benchmarks' own: one to two hours
 	@$(SPARK_ENV); $(CONNECTORS); $(RUN_TESTS) all --python "$$python" -- $(ARGS)
 
 test-changed: $(STAMP) ## the rest of test-all that belongs to the files changed since the last tag or 50 commits (SECONDS=600)

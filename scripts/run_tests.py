@@ -112,14 +112,15 @@ def selected_places() -> list[str]:
 def test_all(own: list[str], connectors: str) -> list[Part]:
     """Return the parts of `make test-all`."""
     costs = os.environ.get("PANESTREAM_COSTS", "")
-    parts = [
-        Part(name, _words(name, SELECTED[name], own), {"PANESTREAM_FULL": "1", "PANESTREAM_COSTS": costs.replace("*", name)})
-        for name in ("engine", "spark")
-    ]
+    environments = {
+        name: {"PANESTREAM_COSTS": costs.replace("*", name), **({} if name == "connectors" else {"PANESTREAM_FULL": "1"})}
+        for name in SELECTED
+    }
+    parts = [Part(name, _words(name, SELECTED[name], own), environments[name]) for name in ("engine", "spark")]
     if connectors:
         # That environment lacks what other test files import.
         words = [*_words("connectors", SELECTED["connectors"], own), *([] if own else ["tests/connectors"])]
-        parts.append(Part("connectors", words, python=connectors))
+        parts.append(Part("connectors", words, environments["connectors"], connectors))
     return parts
 
 
