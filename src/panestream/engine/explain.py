@@ -155,7 +155,9 @@ def _event_time(plan: WindowPlan) -> list[str]:
 def _tags(plan: WindowPlan, tags: Sequence[str | None]) -> str:
     if len(tags) == 1:
         return repr(tags[0])
-    told = [f"{tag!r} ({side})" if tag else f"none ({side}: fail the query)" for side, tag in zip(_sides(plan), tags, strict=True)]
+    told = [
+        f"{tag!r} ({side})" if tag else f"none ({side}: fail the query)" for side, tag in zip(_sides(plan), tags, strict=True)
+    ]
     return ", ".join(told)
 
 
