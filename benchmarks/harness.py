@@ -31,6 +31,7 @@ from benchmarks.cases import Case
 from benchmarks.catalog import case_of
 from benchmarks.events import SCHEMA, EventSpec, write
 from benchmarks.processes import tell
+from panestream.spark.session import LOCAL_FILES
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -42,6 +43,8 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Spark's default (true) reads before every put. Turned off for all, it helps the contestant with most state rows most.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Spark's default starts three processes for each file of a checkpoint on a local file system, which all contestants have.
+    **LOCAL_FILES,
 }
 """The settings of every contestant. The number of shuffle partitions, which equals the cores, is added."""
 

@@ -6,8 +6,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,10 @@ class Contest:
     write: Callable[[Path, float], int]
     wanted: Mapping[str, float] = field(default_factory=dict)
     comparable: Mapping[str, Callable[[DataFrame], DataFrame]] = field(default_factory=dict)
+
+    def without(self, peers: Collection[str]) -> Contest:
+        """Return the contest without some peers."""
+        return replace(self, contestants={name: one for name, one in self.contestants.items() if name not in peers})
 
 
 @dataclass(frozen=True)

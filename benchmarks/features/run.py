@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.features.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--contests", nargs="+", choices=list(CONTESTS), default=list(CONTESTS))
+    parser.add_argument("--without", nargs="+", default=[], metavar="CONTESTANT", help="peers that do not run, since they take long")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full size (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a short look: a twentieth of the rows, one round")
@@ -58,8 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = pst.build_session("features", settings, master=f"local[{contest.CORES}]")
     spark.sparkContext.setLogLevel("ERROR")
     for name in options.contests:
-        rows, turns = contest.run(CONTESTS[name], spark, options.scale, options.rounds)
-        lines += contest.table(CONTESTS[name], rows, turns)
+        chosen = CONTESTS[name].without(options.without)
+        rows, turns = contest.run(chosen, spark, options.scale, options.rounds)
+        lines += contest.table(chosen, rows, turns)
         print("\n".join(lines[-len(turns) :]), flush=True)
     spark.stop()
     if options.write:

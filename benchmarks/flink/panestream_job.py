@@ -13,9 +13,9 @@ from benchmarks.cases import Case
 from benchmarks.events import EventSpec
 from benchmarks.flink.workloads import CountWindows, OverElements, Sessions
 from panestream import agg
-from panestream.spark.session import STREAM_SETTINGS
+from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
-SETTINGS = dict(STREAM_SETTINGS)
+SETTINGS = {**STREAM_SETTINGS, **BIRTH_SETTINGS}
 """The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
