@@ -4,7 +4,8 @@ Sum and count of sliding windows (10 s / 2 s), 1,000 keys. One window closes in 
 each. panestream and Spark's own ``window()`` run in turns, each in a separate process:
 
 - ``main``, ``native``: into the noop sink;
-- ``start``: ``result.start()`` with two Parquet sinks, the results and the rows without event time;
+- ``start one``: ``result.start()`` with one Parquet sink. Rows without event time are filtered out, as Spark's own windows do;
+- ``start``: the same with two Parquet sinks, the results and the rows without event time;
 - ``native file``: Spark's own Parquet sink, which supports one output only;
 - ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, as Spark's guide describes.
 
@@ -39,10 +40,15 @@ NO_TIME = "value % 20 = 0"
 RESULTS = Path(__file__).parent / "results"
 
 
-def windowed(events: DataFrame) -> pst.datastream.WindowedResult:
-    """Return the query on panestream, with as many key groups as the session has shuffle partitions."""
+def windowed(events: DataFrame, *, keep_invalid: bool = True) -> pst.datastream.WindowedResult:
+    """Return the query on panestream, with as many key groups as the session has shuffle partitions.
+
+    Rows without event time go to an output, or must not exist.
+    """
     delay = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
-    timed = pst.stream(events).assign_timestamps("ts", delay).side_output_invalid("invalid")
+    timed = pst.stream(events).assign_timestamps("ts", delay)
+    if keep_invalid:
+        timed = timed.side_output_invalid("invalid")
     windows = timed.key_by("key").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
     return windows.aggregate(agg.sum("value").alias("total"), agg.count("value").alias("events"))
 
@@ -80,6 +86,12 @@ def start_sinks(events: DataFrame, folder: str) -> Any:
     return windowed(events).start(checkpoint=f"{folder}/checkpoint", main=main, invalid=second).query
 
 
+def start_one(events: DataFrame, folder: str) -> Any:
+    """Start panestream with one sink."""
+    result = windowed(events.where("ts IS NOT NULL"), keep_invalid=False)
+    return result.start(checkpoint=f"{folder}/checkpoint", main=pst.ParquetSink(f"{folder}/main")).query
+
+
 def start_two(events: DataFrame, folder: str) -> Any:
     """Start a query with two hand-written sinks."""
     writer = natively(events).writeStream.foreachBatch(twice(folder)).trigger(availableNow=True)
@@ -89,11 +101,12 @@ def start_two(events: DataFrame, folder: str) -> Any:
 WAYS: dict[str, Callable[[DataFrame, str], Any]] = {
     "main": lambda events, folder: written(windowed(events).main, folder, "noop"),
     "native": lambda events, folder: written(natively(events), folder, "noop"),
+    "start one": start_one,
     "start": start_sinks,
     "native two": start_two,
     "native file": lambda events, folder: written(natively(events), folder, "parquet"),
 }
-PEERS = {"main": ("native",), "start": ("native two", "native file", "native")}
+PEERS = {"main": ("native",), "start one": ("native file", "native"), "start": ("native two", "native file", "native")}
 """The rivals of each way to run panestream."""
 
 
