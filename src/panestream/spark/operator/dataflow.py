@@ -75,8 +75,10 @@ def project(
     arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
     key group.
     """
-    inputs = {"processing_time": batch_time() if processing_time is None else processing_time}
-    inputs |= {} if time is None else {"time": time}
+    sends_clock = plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time
+    inputs = {} if time is None else {"time": time}
+    if time is None or sends_clock:
+        inputs["processing_time"] = batch_time() if processing_time is None else processing_time
     inputs |= {f"key_{position}": key for position, key in enumerate(keys)}
     inputs |= {f"value_{position}": value for position, value in enumerate(values)}
     inputs |= {f"order_{position}": column for position, column in enumerate(order)}
@@ -101,9 +103,9 @@ def project(
     if plan.row_schema is not None:
         row = struct_of(plan.row_schema.names)
         if not plan.carries_rows and time is not None:
-            row = F.when(_may_be_invalid(of("time"), of("processing_time"), plan.watermark), row)
+            row = F.when(_may_be_invalid(of("time"), of, plan.watermark), row)
         add("row", row)
-    if plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time:
+    if sends_clock:
         add("processing_time", of("processing_time"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
@@ -136,14 +138,17 @@ def _named(df: DataFrame, inputs: Mapping[str, Column]) -> tuple[tuple[Column, .
     return tuple(column.alias(prefix + name) for name, column in inputs.items()), lambda name: F.col(quoted(prefix + name))
 
 
-def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
-    """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent."""
+def _may_be_invalid(time: Column, of: Callable[[str], Column], watermark: WatermarkStrategy) -> Column:
+    """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent.
+
+    ``of`` returns an input column by its name.
+    """
     condition = time.isNull() | ~usable(time)
     for strategy in (watermark, *(strategy for _, strategy in watermark.sides)):
         if strategy.max_ahead_by is not None and strategy.max_ahead_of == "rows":
             return F.lit(True)
         if strategy.max_ahead_by is not None:
-            condition = condition | (time > processing_time + F.lit(strategy.max_ahead_by))
+            condition = condition | (time > of("processing_time") + F.lit(strategy.max_ahead_by))
     return condition
 
 
