@@ -39,7 +39,7 @@ demo-training: $(STAMP) ## demo: features from tiles equal SQL over the rows, fo
 CONNECTORS = python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -z "$$python" ] || "$$python" scripts/class_archive.py
 RUN_TESTS = $(PY) scripts/class_archive.py; $(PY) scripts/run_tests.py
 
-test: $(STAMP) ## each operator, sink, recovery path and page once: eight to ten minutes (ARGS="-k name", or a file)
+test: $(STAMP) ## each operator, sink, recovery path and page once: five to ten minutes (ARGS="-k name", or a file)
 	@$(SPARK_ENV) && $(RUN_TESTS) test -- $(ARGS)
 
 test-all: $(STAMP) ## every test: all random cases, kills, connectors, benchmarks' own: one to two hours
