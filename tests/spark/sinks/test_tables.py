@@ -196,7 +196,10 @@ def test_micro_batch_of_the_old_query_after_the_savepoint_is_not_appended_again(
     ("tables", "said"),
     [
         ({"t": "parquet"}, "the table t is one of parquet, which does not support MERGE"),
-        ({}, "the table t would be made as one of parquet, which does not support MERGE: .*: say format='delta'"),
+        (
+            {},
+            "the table t would be made as one of parquet, which does not support MERGE: .*: give the sink a format, such as format='delta'$",
+        ),
     ],
 )
 def test_merge_into_a_table_of_a_built_in_format_is_refused(tables, said):

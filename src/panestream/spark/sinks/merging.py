@@ -72,7 +72,9 @@ class MergeSink(CatalogTableSink):
         kind = self.to_be(spark).name
         if kind in _WITHOUT_MERGE:
             is_one, say = (
-                ("is one", "") if table_exists(spark, self.name) else ("would be made as one", ": say format='delta', e.g.")
+                ("is one", "")
+                if table_exists(spark, self.name)
+                else ("would be made as one", ": give the sink a format, such as format='delta'")
             )
             raise SinkError(
                 f"the table {self.name} {is_one} of {kind}, which does not support MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"

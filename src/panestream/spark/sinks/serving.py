@@ -135,7 +135,7 @@ class ServingSink(Sink):
     def __post_init__(self) -> None:
         check_keys(self.keys, f"a {type(self).__name__}")
         if not self.keys:
-            raise SinkError(f"a {type(self).__name__} needs at least one key column: keys=['user'], e.g.")
+            raise SinkError(f"a {type(self).__name__} needs at least one key column, such as keys=['user']")
         if self.password_variable is not None and not _VARIABLE.fullmatch(self.password_variable):
             raise SinkError("password_variable is the name of an environment variable, such as DB_PASSWORD, not the password")
 

@@ -51,6 +51,7 @@ def fired(window: WindowQuery, *times: list[harness.Row], end: bool = False, **m
         (WindowQuery(TEN, ContinuousEventTimeTrigger(5)), "leave out the trigger"),
         (WindowQuery(TEN, evictor=CountEvictor(3)), "an evictor needs all elements"),
         (WindowQuery(TEN, every_firing=True), "every firing was asked for"),
+        (WindowQuery(TEN, per_key=True), "filled windows have one watermark for all keys: leave out per_key or fill"),
         (WindowQuery(SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})), "several kinds of windows"),
         (WindowQuery(TEN, allowed_lateness=5, fill=Fill("null", (("m", "linear"),))), "let the watermark wait longer"),
         (WindowQuery(TEN, allowed_lateness=5, listed_keys=listed(["z"])), "leave out keys or allowed_lateness"),

@@ -358,6 +358,8 @@ def filled_panes_rule(window: WindowQuery, asked: WindowRequest) -> Supported | 
         reasons.append("windows of processing time have no rows before the clock: take windows of event time")
     if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():
         reasons.append(f"a window without rows fires once, at its end: leave out the trigger {window.trigger!r}")
+    if window.per_key:
+        reasons.append("filled windows have one watermark for all keys: leave out per_key or fill")
     if window.fill.waits and window.allowed_lateness:
         reasons.append(
             "a late row would change values before its window too: leave out allowed_lateness, and let the watermark wait longer"
