@@ -29,6 +29,7 @@ BEGIN = EPOCH_MS * 1000
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 CORES = 2
+OURS = "panestream"
 LAST_KEY = -1
 """The key of a row far ahead, which makes all windows end. Its results are not compared."""
 

@@ -16,6 +16,7 @@ from benchmarks.run import machine
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 CONTESTS = {one.name: one for module in (rolling, asof, process, fill, aggregates, batch) for one in module.CONTESTS}
+PEERS = sorted({name for one in CONTESTS.values() for name in one.contestants} - {contest.OURS})
 
 
 def heading(options: argparse.Namespace) -> list[str]:
@@ -40,9 +41,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.features.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--contests", nargs="+", choices=list(CONTESTS), default=list(CONTESTS))
-    parser.add_argument(
-        "--without", nargs="+", default=[], metavar="CONTESTANT", help="peers that do not run, since they take long"
-    )
+    parser.add_argument("--without", nargs="+", choices=PEERS, default=[], help="peers that do not run, since they take long")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full size (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a short look: a twentieth of the rows, one round")

@@ -103,7 +103,7 @@ def project(
     if plan.row_schema is not None:
         row = struct_of(plan.row_schema.names)
         if not plan.carries_rows and time is not None:
-            row = F.when(_may_be_invalid(of("time"), of, plan.watermark), row)
+            row = F.when(_may_be_invalid(of, plan.watermark), row)
         add("row", row)
     if sends_clock:
         add("processing_time", of("processing_time"))
@@ -138,11 +138,12 @@ def _named(df: DataFrame, inputs: Mapping[str, Column]) -> tuple[tuple[Column, .
     return tuple(column.alias(prefix + name) for name, column in inputs.items()), lambda name: F.col(quoted(prefix + name))
 
 
-def _may_be_invalid(time: Column, of: Callable[[str], Column], watermark: WatermarkStrategy) -> Column:
+def _may_be_invalid(of: Callable[[str], Column], watermark: WatermarkStrategy) -> Column:
     """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent.
 
     ``of`` returns an input column by its name.
     """
+    time = of("time")
     condition = time.isNull() | ~usable(time)
     for strategy in (watermark, *(strategy for _, strategy in watermark.sides)):
         if strategy.max_ahead_by is not None and strategy.max_ahead_of == "rows":
