@@ -374,12 +374,14 @@ class Chunk:
     Attributes:
         values: the columns that :attr:`OperatorSpec.inputs` names, in that order.
         rows: the whole rows if :attr:`WindowPlan.carries_rows`, or None.
+        never_late: whether no row can be late, as in a batch.
     """
 
     times: Int64s
     keys: list[pa.Array]
     values: list[pa.Array]
     rows: pa.Table | None = None
+    never_late: bool = False
 
 
 class Operator(Protocol):

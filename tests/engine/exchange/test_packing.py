@@ -227,3 +227,14 @@ def test_small_batches_are_combined_up_to_the_byte_limit(monkeypatch, most, chun
     monkeypatch.setattr(packing, "CHUNK_BYTES", most)
     batches = [pa.record_batch({"n": pa.array([0], pa.int64())}) for _ in range(9)]
     assert [chunk.num_rows for chunk in packing._chunks(batches)] == chunks
+
+
+def test_time_zones_are_looked_up_for_an_error_only(monkeypatch):
+    """Python finds their names by walking through folders, which takes as long as packing a thousand rows."""
+    lookups = []
+    monkeypatch.setattr(packing.zoneinfo, "available_timezones", lambda: lookups.append(1) or {"UTC"})
+    send(replace(plan(2), invalid_tag="invalid"), table([None, 5], group=pa.array([0, 1])), group=3)
+    assert not lookups
+    with pytest.raises(InvalidEventTimeError):
+        send(plan(2), table([None, 5], group=pa.array([0, 1])), group=3)
+    assert lookups

@@ -18,7 +18,7 @@ from panestream.engine.aggregates.partial_aggregate import Batch, Input, Partial
 from panestream.engine.aggregates.planning import AggregationPlanner, Result, check_key
 from panestream.engine.aggregates.registry import Accumulator, Row, RowLayout, implementation_of
 from panestream.engine.kernels.columns import Ints, array_of, as_type, numbers, plain
-from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
+from panestream.engine.kernels.grouping import Groups, Keys, by_key_group, encode_keys, group, key_groups_of
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.python_values import arrow_column, python_values
 from panestream.engine.kernels.ranges import PlaceRanges, Ranges, dense_ranges, sparse_ranges, windows_of
@@ -106,16 +106,11 @@ class Aggregation:
         ``key_groups`` has the key group of each row. Return None if a key has rows in several key groups, as in a split query.
         """
         coded = encode_keys(keys, len(panes))
-        of_key = np.zeros(coded.count, np.uint16)  # numpy sorts 16-bit integers by radix
-        of_key[coded.codes] = key_groups
-        if (of_key[coded.codes] != key_groups).any():
+        of_key = key_groups_of(coded, key_groups)
+        if of_key is None:
             return None
         table, groups = self._reduced(coded, panes, values, timestamps)
-        of_partial = of_key[groups.codes]
-        ordered = table.take(pa.array(np.argsort(of_partial, kind="stable"))).combine_chunks()
-        ends = np.cumsum(np.bincount(of_partial)).tolist()
-        starts = zip([0, *ends[:-1]], ends, strict=True)
-        return [(number, ordered.slice(start, end - start)) for number, (start, end) in enumerate(starts) if end > start]
+        return by_key_group(table, of_key[groups.codes])
 
     def _reduced(self, coded: Keys, panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> tuple[pa.Table, Groups]:
         panes = np.ascontiguousarray(panes, np.int64)

@@ -14,6 +14,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, as_type, one_chunk
+from panestream.engine.kernels.grouping import by_key_group
 from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import Chunk, WindowPlan
@@ -51,6 +53,7 @@ class PackColumns:
         row: the column with the whole row as a struct (null if not needed), or None.
         processing_time: the column with the processing time in microseconds, or None.
         order: the columns by which the key group sorts the rows. Empty if they arrive in order.
+        never_late: whether no row can be late, as in a batch.
     """
 
     keys: tuple[pa.DataType, ...]
@@ -60,6 +63,7 @@ class PackColumns:
     row: int | None = None
     processing_time: int | None = None
     order: tuple[int, ...] = ()
+    never_late: bool = False
 
 
 def pack(
@@ -109,7 +113,7 @@ class _Packing:
     rows: int = 0
     invalid: int = 0
     history: int = 0
-    complaint: str = ""
+    complaint: Callable[[], str] | None = None
     processing_time: int = 0
     oldest: int | None = None
 
@@ -133,8 +137,8 @@ class _Packing:
             yield from self._pack(later)
 
     def finish(self) -> Iterator[PartFor]:
-        if self.invalid and self.plan.invalid_tag is None:
-            raise InvalidEventTimeError(f"{self.invalid} of {self.rows} rows of a source partition {self.complaint}")
+        if self.complaint is not None and self.plan.invalid_tag is None:
+            raise InvalidEventTimeError(f"{self.invalid} of {self.rows} rows of a source partition {self.complaint()}")
         if self.rows:
             report = {
                 "rows": self.rows - self.history,
@@ -167,7 +171,8 @@ class _Packing:
         wrong = pc.invert(valid)
         value = times.filter(wrong)[0].as_py()
         told = "the first has null" if value is None else f"the first has {value} microseconds since the epoch"
-        self.complaint = self.complaint or complaint(self.plan, "have", told)
+        # Called for an error only: it may look up the system's time zones.
+        self.complaint = self.complaint or partial(complaint, self.plan, "have", told)
         return wrong
 
     def _ahead(self, table: pa.Table) -> pa.Array | None:
@@ -196,11 +201,8 @@ class _Packing:
             wrong, other = ahead_of_clock(times, clock, strategy.max_ahead_by), f" at {instant(int(clock.min()))}"
         if not wrong.any():
             return None
-        most, of = format_duration(strategy.max_ahead_by), "the clock" if strategy.max_ahead_of == "clock" else "the other rows"
-        self.complaint = self.complaint or (
-            f"have an event time in {self.plan.event_time!r} that is more than {most} ahead of {of}, the first "
-            f"{instant(int(times[wrong][0]))}{other}: .max_ahead of the watermark strategy refuses it. {self.plan.way_out}"
-        )
+        first = int(times[wrong][0])
+        self.complaint = self.complaint or partial(ahead_complaint, self.plan, strategy, first, other)
         return pa.array(wrong)
 
     def _invalid(self, rows: pa.Table) -> Iterator[PartFor]:
@@ -231,14 +233,7 @@ class _Packing:
             rules = np.flatnonzero(everywhere)
             table = table.take(pa.array(np.concatenate([np.flatnonzero(~everywhere), np.repeat(rules, self.plan.groups)])))
             key_groups = np.concatenate([key_groups[~everywhere], np.tile(np.arange(self.plan.groups), len(rules))])
-        # numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
-        order = np.argsort(key_groups.astype(np.uint16), kind="stable")
-        ordered = table.take(pa.array(order)).combine_chunks()
-        ends = np.cumsum(np.bincount(key_groups, minlength=self.plan.groups))
-        for group in range(self.plan.groups):
-            start = int(ends[group - 1]) if group else 0
-            if ends[group] > start:
-                yield group, ordered.slice(start, int(ends[group]) - start)
+        yield from by_key_group(table, key_groups.astype(np.uint16))
 
     def _chunk(self, table: pa.Table) -> Chunk:
         # Spark labels timestamps with the session's time zone and may send large strings; the plan's types count.
@@ -246,7 +241,7 @@ class _Packing:
         arrays = [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
         rows = self._whole_rows(table) if self.plan.carries_rows else None
-        return Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+        return Chunk(_array(table, 0).to_numpy(), keys, values, rows, self.columns.never_late)
 
     def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
         chunk = self._chunk(table)
@@ -315,6 +310,16 @@ def complaint(plan: SaysEventTime, what: str, value: str) -> str:
     return (
         f"{what} an unusable event time in {plan.event_time!r} (null, unreadable, or after the year 140,000): {value}."
         f"{hint} {plan.way_out}"
+    )
+
+
+def ahead_complaint(plan: SaysEventTime, strategy: WatermarkStrategy, first: int, other: str) -> str:
+    """Return the message about rows that are further ahead than the strategy allows. ``first`` is the event time of the first."""
+    most = None if strategy.max_ahead_by is None else format_duration(strategy.max_ahead_by)
+    of = "the clock" if strategy.max_ahead_of == "clock" else "the other rows"
+    return (
+        f"have an event time in {plan.event_time!r} that is more than {most} ahead of {of}, the first {instant(first)}{other}: "
+        f".max_ahead of the watermark strategy refuses it. {plan.way_out}"
     )
 
 

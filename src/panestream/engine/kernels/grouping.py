@@ -134,6 +134,24 @@ def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
     return keys.codes, column.take(pa.array(first))
 
 
+def key_groups_of(keys: Keys, key_groups: Ints) -> npt.NDArray[np.uint16] | None:
+    """Return the key group of each key, given that of each row, or None if a key has rows in several."""
+    of_key = np.zeros(keys.count, np.uint16)
+    of_key[keys.codes] = key_groups
+    return None if (of_key[keys.codes] != key_groups).any() else of_key
+
+
+def by_key_group(table: pa.Table, key_groups: npt.NDArray[np.uint16]) -> list[tuple[int, pa.Table]]:
+    """Return the rows of each key group that has some, in their order, with its number.
+
+    numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
+    """
+    ordered = table.take(pa.array(np.argsort(key_groups, kind="stable"))).combine_chunks()
+    ends = np.cumsum(np.bincount(key_groups)).tolist()
+    starts = zip([0, *ends[:-1]], ends, strict=True)
+    return [(number, ordered.slice(start, end - start)) for number, (start, end) in enumerate(starts) if end > start]
+
+
 @dataclass(slots=True)
 class Groups:
     """Grouped rows, and the kernels that reduce the rows of each group.

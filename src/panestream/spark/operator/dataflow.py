@@ -115,7 +115,7 @@ def project(
     schema = df.select("*", *evaluated).select(*selected).schema
     value_types = [field.type for field in arrow_schema(schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
-    packed = PackColumns(key_types, tuple(value_types), **positions)
+    packed = PackColumns(key_types, tuple(value_types), never_late=not streaming, **positions)
     return Projection(streaming, evaluated, selected, () if streaming else tuple(arrival), plan.groups, schema, packed)
 
 

@@ -240,9 +240,10 @@ class UserEngine(PlanEngine):
     def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """Return the results of all rows as one batch."""
         arrived: list[list[Any]] = [[] for _ in range(self.groups)]
+        columns = replace(self.columns.pack, never_late=True)
         for origin, rows in enumerate(task for batch in batches for task in batch.tasks):
             given = self.columns.batch(self.table(rows), 0)
-            for group, part in pack(self.plan, self.columns.pack, [given], origin):
+            for group, part in pack(self.plan, columns, [given], origin):
                 arrived[group].append(part)
         found: list[OutputRow] = []
         for group, parts in enumerate(arrived):

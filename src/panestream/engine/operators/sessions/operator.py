@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.aggregation import standing
 from panestream.engine.kernels.columns import Ints, Mask, numbers, valid_of
-from panestream.engine.kernels.grouping import Keys, encode_keys
+from panestream.engine.kernels.grouping import Keys, by_key_group, encode_keys, key_groups_of
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.columnar import (
@@ -34,6 +34,7 @@ from panestream.engine.operators.sessions.exchange import (
     ROWS,
     ROWS_SCHEMA,
     SESSIONS,
+    LocalSessions,
     local_sessions,
     own_ends,
     pack_rows,
@@ -175,19 +176,42 @@ class SessionSpec(AggregatingSpec):
         return (*self.aggregation.inputs, *([self.gap.label] if isinstance(self.gap, GapColumn) else []))
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
-        rows = len(chunk.times)
-        keys = encode_keys(chunk.keys, rows)
-        codes = keys.codes.astype(np.int64)
-        values, gaps = chunk.values[: len(self.aggregation.inputs)], self._gaps(chunk)
-        # By processing time, all rows of a micro-batch have the same time. Only the key group has it, so it is 0 until then.
-        times = np.zeros(rows, np.int64) if self.by_processing_time else chunk.times
-        ends = own_ends(times, gaps, self.longest)
-        local = local_sessions(self.aggregation, codes, times, ends, values, chunk.times, self.longest)
-        bounds = (local.starts, local.ends, local.firsts)
-        yield SESSIONS, session_table(self.part_schema(plan, SESSIONS), keys.take(local.codes), bounds, local.partials)
-        if not self.by_processing_time:
+        keys, values = encode_keys(chunk.keys, len(chunk.times)), self._values(chunk)
+        ends = self._ends(chunk)
+        local = self._sessions(chunk, keys, ends)
+        yield SESSIONS, self._table(plan, keys, local)
+        if not (self.by_processing_time or chunk.never_late):
             whole = chunk.rows if plan.late_tag is not None else None
             yield ROWS, pack_rows(local, chunk.times, ends, values, whole)
+
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
+        if not chunk.never_late or self.aggregation.runs_users_code:
+            return None  # rows that may be late cross the exchange too
+        keys = encode_keys(chunk.keys, len(chunk.times))
+        of_key = key_groups_of(keys, key_groups)
+        if of_key is None:
+            return None
+        local = self._sessions(chunk, keys, self._ends(chunk))
+        parts = by_key_group(self._table(plan, keys, local), of_key[local.codes])
+        return [(number, SESSIONS, table) for number, table in parts]
+
+    def _sessions(self, chunk: Chunk, keys: Keys, ends: Ints) -> LocalSessions:
+        codes, times = keys.codes.astype(np.int64), self._times(chunk)
+        return local_sessions(self.aggregation, codes, times, ends, self._values(chunk), chunk.times, self.longest)
+
+    def _table(self, plan: WindowPlan, keys: Keys, local: LocalSessions) -> pa.Table:
+        bounds = (local.starts, local.ends, local.firsts)
+        return session_table(self.part_schema(plan, SESSIONS), keys.take(local.codes), bounds, local.partials)
+
+    def _values(self, chunk: Chunk) -> list[pa.Array]:
+        return chunk.values[: len(self.aggregation.inputs)]
+
+    def _times(self, chunk: Chunk) -> Ints:
+        # By processing time, all rows of a micro-batch have the same time. Only the key group has it, so it is 0 until then.
+        return np.zeros(len(chunk.times), np.int64) if self.by_processing_time else chunk.times
+
+    def _ends(self, chunk: Chunk) -> Ints:
+        return own_ends(self._times(chunk), self._gaps(chunk), self.longest)
 
     def _gaps(self, chunk: Chunk) -> int | Ints:
         """Return the gap, or the gap of each row; raise InvalidWindowError if one is null or out of range."""
@@ -249,7 +273,7 @@ class SessionSpec(AggregatingSpec):
                 *(f"{what} crosses it all the same" for what in self.aggregation.crossing),
                 *(
                     []
-                    if self.by_processing_time
+                    if self.by_processing_time or not streaming
                     else [f"{rows} cross the shuffle too, packed; they are unpacked if one may be late"]
                 ),
             ],
