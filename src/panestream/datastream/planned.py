@@ -25,6 +25,7 @@ from panestream.engine.savepoint.operators import NamedPlan, check_names, defaul
 from panestream.engine.storage.state import MOST_BYTES
 from panestream.errors import InvalidPlanError, PlanMismatchError, warn
 from panestream.spark.batch_output import output
+from panestream.spark.catalyst import pane_length, reducible
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.columns import micros_of, order_of, text_of
 from panestream.spark.compat import wants_data_frames
@@ -32,6 +33,7 @@ from panestream.spark.operator.dataflow import Projection, operate, project, unp
 from panestream.spark.operator.task_functions import OUTPUT
 from panestream.spark.progress.micro_batch import counters_name, observed
 from panestream.spark.query import RunningQuery, StartRequest, start
+from panestream.spark.row_density import sampled_rows_per_pane
 from panestream.spark.savepoint.restore import check_states, cutover_time, initial_state, savepoint_for
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import Sources
@@ -144,11 +146,21 @@ class PlannedQuery:
 
     @cached_property
     def _operated(self) -> DataFrame:
-        return self._operated_over(self._df)
+        plan = self._plan_run if self._sampled is None else replace(self._plan_run, rows_per_pane=self._sampled)
+        return self._operated_over(self._df, plan)
 
-    def _operated_over(self, rows: DataFrame, **how: Any) -> DataFrame:
+    def _operated_over(self, rows: DataFrame, plan: WindowPlan | None = None, **how: Any) -> DataFrame:
         how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up, **how}
-        return operate(rows, self._plan_run, self._projection, tasks=self._tasks, **how)
+        return operate(rows, plan or self._plan_run, self._projection, tasks=self._tasks, **how)
+
+    @cached_property
+    def _sampled(self) -> int | None:
+        """The average rows of a key in a pane of a batch by a sample, or None if the user set them or they do not matter."""
+        plan = self._plan_run
+        if self.is_streaming or plan.rows_per_pane is not None or not reducible(plan):
+            return None
+        rows = sampled_rows_per_pane(self._projection.rows_of(self._df), len(plan.key_schema), pane_length(plan))
+        return None if rows is None else max(1, round(rows))
 
     @cached_property
     def chain(self) -> tuple[NamedPlan, ...]:

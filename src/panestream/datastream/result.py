@@ -426,17 +426,22 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """Return a printable explanation of how the query will run: operator, panes, state, exchange, and the reasons.
 
         With sinks as for :meth:`start` and :meth:`run`, it also shows the place of each output and, for a stream, how often a row
-        may be written if a micro-batch is repeated. Nothing is opened or created.
+        may be written if a micro-batch is repeated. Nothing is opened or created. A batch may read 10,000 rows, as ``main`` does.
         """
         chosen = chosen_partitions(self._df.sparkSession)
-        reduced = not self.is_streaming and reducible(self.plan)
+        plan = self.plan if self._sampled is None else replace(self.plan, rows_per_pane=self._sampled)
+        reduced = not self.is_streaming and reducible(plan)
         every: Mapping[str, Sink] = self._sinks("explain", outputs, sinks, {}) if sinks or outputs else {}
         spark = self._df.sparkSession
         sent = {
             tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in every.items()
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
-        how |= {"tasks": self._tasks, "session": missing_startup_settings(spark) if self.is_streaming else None}
+        how |= {
+            "sampled": self._sampled,
+            "tasks": self._tasks,
+            "session": missing_startup_settings(spark) if self.is_streaming else None,
+        }
         how["trigger"] = told(self.windowed.windowing, columnar=not isinstance(self.operator, RowSpec))
         return Explanation(explain_plan(self.plan, **how))
 

@@ -20,6 +20,7 @@ def explain_plan(
     streaming: bool,
     chosen: int | None,
     reduced_by_spark: bool = False,
+    sampled: int | None = None,
     tasks: int | None = None,
     sinks: Mapping[str, str] | None = None,
     session: str | None = None,
@@ -32,6 +33,7 @@ def explain_plan(
         streaming: whether it runs on a stream.
         chosen: the session's number of shuffle partitions, or None if it is Spark's default.
         reduced_by_spark: whether Spark itself reduces the rows before the operator gets them.
+        sampled: the rows of a key in a pane by a sample, which decided that, or None if there was no sample.
         tasks: the number of tasks that share the key groups, or None if each key group has its own.
         sinks: for each output, its destination and how often a row arrives.
         session: the shortcomings of the session and their cost.
@@ -52,7 +54,8 @@ def explain_plan(
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
         "exchange": [
-            *(_by_spark(plan) if reduced_by_spark else exchange),
+            *(_by_spark(plan, sampled) if reduced_by_spark else exchange),
+            *([] if sampled is None else [_sampled(sampled)]),
             *_arrival(plan, streaming=streaming),
             *_split(plan),
             groups,
@@ -74,9 +77,14 @@ def explain_plan(
     return "\n".join(lines)
 
 
-def _by_spark(plan: WindowPlan) -> list[str]:
+def _sampled(rows: int) -> str:
+    number = f"{rows:,} row{'s' if rows > 1 else ''}"
+    return f"by a sample of the files, a key has about {number} in a pane; .options(rows_per_pane=...) replaces the sample"
+
+
+def _by_spark(plan: WindowPlan, sampled: int | None) -> list[str]:
     lines = ["rows are reduced per (key, pane) by Spark's own aggregation"]
-    if plan.rows_per_pane is None:
+    if plan.rows_per_pane is None and sampled is None:
         lines.append("if a key has few rows in a pane, say so with .options(rows_per_pane=...), which is faster")
     return lines
 

@@ -79,6 +79,14 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     return rows.groupBy("group", *keys, "pane").agg(*results)
 
 
+def pane_length(plan: WindowPlan) -> float:
+    """Return the average length of a pane in microseconds. The plan must be :func:`reducible`."""
+    spec = plan.operator
+    assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
+    assert isinstance(spec.grid, EvenGrid)  # noqa: S101 - reducible() looked
+    return spec.grid.period / len(spec.grid.edges)
+
+
 def _names(spec: PaneSpec) -> list[str]:
     """Return the column names of the aggregates' inputs."""
     return [f"value_{position}" for position in range(len(spec.aggregation.inputs))]

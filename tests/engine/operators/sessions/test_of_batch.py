@@ -71,7 +71,9 @@ def parts_of(plan: WindowPlan, tasks: list[pa.Table], *, never_late: bool) -> li
 
 def results_of(plan: WindowPlan, arrived: list[list[payload.PayloadPart]]) -> list[list[str]]:
     """Return the emitted rows of each key group. Equal windows are in any order."""
-    emitted = [[body for tag, body in bodies(run_batch(plan, group, parts)) if tag == MAIN] for group, parts in enumerate(arrived)]
+    emitted = [
+        [body for tag, body in bodies(run_batch(plan, group, parts)) if tag == MAIN] for group, parts in enumerate(arrived)
+    ]
     tables = [[payload.decode(body, plan.main_schema)[0] for body in of_group] for of_group in emitted]
     return [sorted(repr(row) for table in of_group for row in table.to_pylist()) for of_group in tables]
 
@@ -96,6 +98,8 @@ def test_rows_cross_the_exchange_of_a_stream() -> None:
 
 def test_key_with_rows_in_several_key_groups_is_split_first() -> None:
     plan = plan_of()
-    chunk = Chunk(np.array([0, 5]), [pa.array(["a", "a"]), pa.array([1, 1])], [pa.array([1, 2]), pa.array([0.5, 1.5])], None, True)
+    chunk = Chunk(
+        np.array([0, 5]), [pa.array(["a", "a"]), pa.array([1, 1])], [pa.array([1, 2]), pa.array([0.5, 1.5])], None, True
+    )
     assert plan.operator.pack_key_groups(plan, chunk, np.array([0, 1])) is None
     assert plan.operator.pack_key_groups(plan, chunk, np.array([1, 1])) is not None
