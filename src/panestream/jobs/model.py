@@ -186,7 +186,7 @@ class Job(Section):
         key_groups: parallelism of the state, fixed when the checkpoint is created. The default is 4, in a batch the cores.
         tasks: number of tasks of a stream that share the key groups, by default as many as run at a time if that is known.
         memory_limit: bytes of rows of a window or of a key group's micro-batch that a worker loads at once, by default 1 GiB.
-        rows_per_pane: average number of rows of a key in a pane, if you know it. A batch with fewer than 20 runs faster.
+        rows_per_pane: average number of rows of a key in a pane, if you know it. Without it, a batch may sample its files.
         allowed_lateness: how long event-time windows accept rows after their end, and fire again.
         with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to each result, which identify the firing of its window.
         changelog: emits results as changes, with insert, update_before, update_after or delete in the column ``op``.
