@@ -10,11 +10,13 @@ from benchmarks.backfill.cases import CASES, Answer, Case, Run, Sliding
 from benchmarks.events import EPOCH_MS
 from benchmarks.harness import SETTINGS
 from panestream import agg
-from panestream.spark.session import BIRTH_SETTINGS
+from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
+
+MEMORY = "1600m"
 
 
 def _session(run: Run) -> SparkSession:
-    settings = {**SETTINGS, **BIRTH_SETTINGS}
+    settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.driver.memory": MEMORY}
     if run.groups and run.contestant == "native":
         settings["spark.sql.shuffle.partitions"] = str(run.groups)
     builder = SparkSession.builder.master(f"local[{run.cores}]").appName(f"backfill {run.contestant} {run.case}")

@@ -198,7 +198,7 @@ def heading(options: argparse.Namespace) -> list[str]:
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load {about['load_at_start']}. Python {about['python']}, Spark {about['pyspark']}, pyarrow {about['pyarrow']}.",
         f"- {options.rows:,} rows of a day, {options.keys:,} keys, out of order by up to a second, Parquet files; sum and count.",
-        f"  Key groups: {groups}. Spark: `local[{options.cores}]`, 4 GB for its JVM. DuckDB: {options.cores} threads,",
+        f"  Key groups: {groups}. Spark: `local[{options.cores}]`, {on_spark.MEMORY} of heap. DuckDB: {options.cores} threads,",
         f"  {elsewhere.MEMORY}, spills to disk. Polars: its streaming engine.",
         "- Each in a process of its own, whose whole time counts. What comes out is added up (rows, sums, counts, window ends)",
         "  and was the right answer. Who would take hours was given fewer rows: see the column.",

@@ -43,7 +43,7 @@ CONTESTANTS = ("panestream", "native")
 PARTITIONS, KEYS = 4, 1_000
 EVENT = "key BIGINT, at BIGINT"
 SIZE = "1 second"
-WARM_UP_SECONDS = 20
+WARM_UP_SECONDS = 70
 READY = "the first micro-batch is done"
 
 
