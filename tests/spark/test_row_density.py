@@ -15,6 +15,8 @@ import panestream as pst
 from panestream import agg
 from panestream.spark import row_density
 
+pytestmark = pytest.mark.spark
+
 SECOND = 1_000_000
 ROWS = 20_000
 KEYS = 1_000

@@ -40,7 +40,7 @@ def test_stream_sends_the_columns_of_its_arrival_order(spark, tmp_path, groups):
 def test_batch_is_sorted_first_and_does_not_send_its_arrival_order(spark, tmp_path):
     df, found = projected(spark, tmp_path, stream=False)
     assert found.rows_of(df).columns == ["time", "key_0", "value_0", "value_1", "group", "row"]
-    assert found.pack == PackColumns((pa.int64(),), (pa.string(), pa.int64()), group=4, row=5)
+    assert found.pack == PackColumns((pa.int64(),), (pa.string(), pa.int64()), group=4, row=5, never_late=True)
     assert (found.arrival, found.streaming) == (("order_0", "order_1"), False)
 
 
@@ -48,7 +48,7 @@ def test_batch_is_sorted_first_and_does_not_send_its_arrival_order(spark, tmp_pa
 def test_query_without_arrival_order_sends_no_order_columns(spark, tmp_path, stream):
     df, found = projected(spark, tmp_path, stream=stream, order=(), values=())
     assert found.rows_of(df).columns == ["time", "key_0", "group", "row"]
-    assert found.pack == PackColumns((pa.int64(),), (), group=2, row=3)
+    assert found.pack == PackColumns((pa.int64(),), (), group=2, row=3, never_late=not stream)
 
 
 @pytest.mark.parametrize(("strategy", "sent"), [(WatermarkStrategy(0), False), (WatermarkStrategy(0).max_ahead("1 hour"), True)])
@@ -58,4 +58,4 @@ def test_processing_time_is_sent_if_only_the_watermark_needs_it(spark, strategy,
     assert not recipe.operator.capabilities.shows_processing_time
     found = project(df, recipe, F.col("at"), [F.col("key")], [])
     assert found.schema.names == ["time", "key_0", "row", *(["processing_time"] if sent else [])]
-    assert found.pack == PackColumns((pa.int64(),), (), row=2, **({"processing_time": 3} if sent else {}))
+    assert found.pack == PackColumns((pa.int64(),), (), row=2, never_late=True, **({"processing_time": 3} if sent else {}))
