@@ -44,6 +44,10 @@ def with_known_schema(df: DataFrame, schema: T.StructType) -> DataFrame:
 
 
 # -- PySpark only prints plans (4.0 to 4.3) ----------------------------------------------------------------------------------
+_PRINTING = threading.Lock()
+"""Held while the standard output is redirected: two threads would restore it in the wrong order."""
+
+
 class _OwnThread(io.StringIO):
     """A standard output that keeps what this thread prints, and passes on what the others print."""
 
@@ -57,7 +61,7 @@ class _OwnThread(io.StringIO):
 
 def physical_plan(df: DataFrame) -> str:
     """Return the plan that :meth:`DataFrame.explain` prints, as text, in classic Spark and through Spark Connect."""
-    with silence_analysis_errors(), redirect_stdout(_OwnThread(sys.stdout)) as printed:
+    with _PRINTING, silence_analysis_errors(), redirect_stdout(_OwnThread(sys.stdout)) as printed:
         df.explain()
     return printed.getvalue()
 
