@@ -201,9 +201,9 @@ class Options(TypedDict, total=False):
             ``count_distinct`` of one expression, ``count``, ``sum``, ``min`` and ``max``. Flink SQL:
             ``table.optimizer.distinct-agg.split.enabled``.
         rows_per_pane: how many rows a key has in a pane on average, if you know. A pane is a window, or the part of it that no
-            slide cuts. A batch aggregates rows in Python if there are fewer than 20, and by Spark otherwise. The wrong way takes up
-            to twice as long. By default a batch that only reads files takes a sample, and all others aggregate by Spark. A stream
-            takes no notice. Results are the same with any number.
+            slide cuts. A batch aggregates rows in Python if there are fewer than 20, and by Spark otherwise. The wrong way takes
+            up to twice as long. By default a batch that only reads files takes a sample, and all others aggregate by Spark. A
+            stream takes no notice. Results are the same with any number.
         every_firing: whether the row operator emits every single firing, as Flink does. Columnar operators emit at most one for
             each key, window and micro-batch, which is the last.
         allow_pickled_state: whether accumulators and states of user classes are stored as pickles. Numbers, strings, times,

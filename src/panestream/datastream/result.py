@@ -187,9 +187,11 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         Warns (:class:`~panestream.errors.PanestreamWarning`) if settings would make the stream slow, with the lines to set.
 
         A checkpoint is tied to its number of key groups, which is unknown here. If it was created with another number, the query
-        fails and asks for ``.options(key_groups=n)``. A batch that only reads files first reads 10,000 of their rows, to choose the
-        faster way (``.options(rows_per_pane=n)`` makes this unnecessary). To continue a checkpoint of Spark 4.0 on a later version, first call
+        fails and asks for ``.options(key_groups=n)``. To continue a checkpoint of Spark 4.0 on a later version, first call
         ``spark.conf.set("panestreamDataFrames", "true")``.
+
+        A batch that only reads files first reads 10,000 of their rows, to choose the faster way. With
+        ``.options(rows_per_pane=n)`` it does not.
         """
         return self._output(MAIN, self._df)
 

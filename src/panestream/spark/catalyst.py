@@ -1,9 +1,9 @@
 """Batch queries: Spark itself reduces rows to partials per (key, pane), if every aggregate has a form in SQL.
 
-A JVM aggregates faster than rows get to Python if its result is small. With few rows in a pane, which the plan may say or a sample
-shows (:mod:`panestream.spark.row_density`), ``pack`` is faster. So it is with hundreds of aggregates: planning 3,000 sums took most of four minutes, while ``pack`` needs a third of
-that. The operators are the same, since they get partials either way. On streams Spark's aggregation would be one more stateful
-operator, so there rows go to ``pack``.
+A JVM aggregates faster than rows get to Python if its result is small. With few rows in a pane, ``pack`` is faster. The plan may
+say how many there are, or a sample shows it (:mod:`panestream.spark.row_density`). ``pack`` is also faster with hundreds of
+aggregates: planning 3,000 sums took most of four minutes, while ``pack`` needs a third of that. The operators are the same, since
+they get partials either way. On streams Spark's aggregation would be one more stateful operator, so there rows go to ``pack``.
 """
 
 from __future__ import annotations
