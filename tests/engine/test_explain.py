@@ -143,6 +143,13 @@ def test_explain_shows_sinks_session_and_trigger():
     assert sections_of(plan, trigger=["this", "that"])["trigger"] == ["this", "that"]
 
 
+@pytest.mark.parametrize(("rows", "number"), [(1, "about 1 row"), (1_000, "about 1,000 rows"), (9_999, "more than 1,000 rows")])
+def test_explain_shows_the_sample_of_a_batch(rows, number):
+    line = f"by a sample of the files, a key has {number} in a pane; .options(rows_per_pane=...) replaces the sample"
+    exchange = sections_of(plan_of(EventTimeSessionWindows(5)), streaming=False, reduced_by_spark=True, sampled=rows)["exchange"]
+    assert exchange[:2] == ["rows are reduced per (key, pane) by Spark's own aggregation", line]
+
+
 def test_explain_shows_the_exchange_and_its_order():
     plan = plan_of(EventTimeSessionWindows(5))
     groups = "1 key group, one per state partition"

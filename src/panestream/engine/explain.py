@@ -78,8 +78,9 @@ def explain_plan(
 
 
 def _sampled(rows: int) -> str:
-    number = f"{rows:,} row{'s' if rows > 1 else ''}"
-    return f"by a sample of the files, a key has about {number} in a pane; .options(rows_per_pane=...) replaces the sample"
+    # The sample does not show where the rows end, so a large number means nothing.
+    number = "more than 1,000 rows" if rows > 1_000 else f"about {rows:,} row{'s' if rows > 1 else ''}"
+    return f"by a sample of the files, a key has {number} in a pane; .options(rows_per_pane=...) replaces the sample"
 
 
 def _by_spark(plan: WindowPlan, sampled: int | None) -> list[str]:
