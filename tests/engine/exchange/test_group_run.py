@@ -7,7 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.exchange import group_run
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_batch, run_history, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.row.contents import KeepRows
@@ -53,13 +52,12 @@ def test_metrics_name_their_key_group():
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1 << 20, [10]), (8 * 4, [4, 4, 2]), (1, [1] * 10)])
-def test_large_table_leaves_in_several_bodies_with_the_metrics_last(monkeypatch, most, expected):
-    monkeypatch.setattr(group_run, "_BODY_BYTES", most)
+def test_large_table_leaves_in_several_bodies_with_the_metrics_last(most, expected):
     output = GroupOutput()
     output.emit("late", pa.table({"n": pa.array([1], pa.int64())}))
     output.emit(MAIN, pa.table({"n": pa.array(range(10), pa.int64())}))
     output.emit("none", pa.table({"n": pa.array([], pa.int64())}))
-    *tables_sent, (last, metrics) = bodies(output)
+    *tables_sent, (last, metrics) = bodies(output, most)
     assert [tag for tag, _ in tables_sent] == ["late"] + [MAIN] * len(expected)
     tables = [payload.decode(body)[0]["n"].to_pylist() for _, body in tables_sent[1:]]
     assert [len(table) for table in tables] == expected

@@ -19,8 +19,10 @@ from panestream.errors import InvalidPlanError
 
 METRICS = "__metrics"
 """The tag of a micro-batch's metrics (JSON); user tags never start with an underscore."""
-_BODY_BYTES = 1 << 20
+BODY_BYTES = 1 << 20
 """The size of a body of output rows, in bytes before integers are narrowed, as for the parts of the exchange."""
+BATCH_BODY_BYTES = 1 << 18
+"""The same in a batch, which has so many that they fill Spark's Arrow batches: a thousand of a megabyte took 3.5 GB of memory."""
 
 
 def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = False) -> GroupInput:
@@ -119,10 +121,10 @@ def check_history(plan: WindowPlan) -> None:
         )
 
 
-def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:
-    """Yield an operator's output as (tag, payload), large tables in several payloads, the metrics last."""
+def bodies(output: GroupOutput, most: int = BODY_BYTES) -> Iterator[tuple[str, bytes]]:
+    """Yield an operator's output as (tag, payload), large tables in several payloads of ``most`` bytes, the metrics last."""
     for tag, table in output.tables:
-        rows = max(1, _BODY_BYTES * table.num_rows // max(table.nbytes, 1))
+        rows = max(1, most * table.num_rows // max(table.nbytes, 1))
         for start in range(0, table.num_rows, rows):
             yield tag, payload.encode(table.slice(start, rows))
     yield METRICS, json.dumps(output.metrics.to_json(), separators=(",", ":")).encode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from panestream.engine.exchange.group_run import bodies, run_batch
+from panestream.engine.exchange.group_run import BATCH_BODY_BYTES, bodies, run_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupOutput
@@ -93,7 +93,7 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
 
 def _as_rows(output: GroupOutput) -> pa.Table:
-    return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in bodies(output)], schema=_OPERATED)
+    return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in bodies(output, BATCH_BODY_BYTES)], schema=_OPERATED)
 
 
 class Unpack:
