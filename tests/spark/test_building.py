@@ -1,4 +1,7 @@
-"""Building a query runs no Spark job for streams and batches, and applying a prepared query needs no more analysis."""
+"""Building a query runs no Spark job for streams and batches, and applying a prepared query needs no more analysis.
+
+A batch over files with rows may sample them (``test_row_density.py``). Here the files have none.
+"""
 
 from __future__ import annotations
 

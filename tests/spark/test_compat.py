@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import threading
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from panestream.spark.compat import physical_plan
-
 VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
 NEEDED = {
     "the Connect client caches the schema of a DataFrame": ("pyspark.sql.connect.dataframe", "_cached_schema", (4, 0)),
-    "classic PySpark only prints plans": ("pyspark.sql.classic.dataframe", "print(self._sc._jvm.PythonSQLUtils.explain", (4, 0)),
     "PySpark logs analysis errors of DataFrames": ("pyspark.errors.exceptions.base", "DataFrameQueryContextLogger", (4, 0)),
     "PySpark logs analysis errors of SQL": ("pyspark.errors.exceptions.base", "SQLQueryContextLogger", (4, 0)),
     "pandas_udf checks for pandas": ("pyspark.sql.pandas.functions", "    require_minimum_pandas_version()", (4, 0)),
@@ -53,16 +49,3 @@ def test_spark_with_data_frames_is_still_supported():
 
     floors = [line for line in requires("panestream") or [] if line.startswith("pyspark") and ">=4.0" in line]
     assert floors, "delete data frames from spark/compat.py and spark/operator"
-
-
-def test_what_other_threads_print_meanwhile_is_printed(capsys):
-    class Printing:
-        def explain(self):
-            print("the plan")
-            other = threading.Thread(target=print, args=("of another thread",))
-            other.start()
-            other.join()
-
-    assert physical_plan(Printing()) == "the plan\n"
-    print("afterwards")
-    assert capsys.readouterr().out == "of another thread\nafterwards\n"

@@ -146,8 +146,7 @@ class PlannedQuery:
 
     @cached_property
     def _operated(self) -> DataFrame:
-        plan = self._plan_run if self._sampled is None else replace(self._plan_run, rows_per_pane=self._sampled)
-        return self._operated_over(self._df, plan)
+        return self._operated_over(self._df, self._plan_chosen)
 
     def _operated_over(self, rows: DataFrame, plan: WindowPlan | None = None, **how: Any) -> DataFrame:
         how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up, **how}
@@ -161,6 +160,11 @@ class PlannedQuery:
             return None
         rows = sampled_rows_per_pane(self._projection.rows_of(self._df), len(plan.key_schema), pane_length(plan))
         return None if rows is None else max(1, round(rows))
+
+    @cached_property
+    def _plan_chosen(self) -> WindowPlan:
+        """The plan to run over the query's own rows, with the number that the sample showed."""
+        return self._plan_run if self._sampled is None else replace(self._plan_run, rows_per_pane=self._sampled)
 
     @cached_property
     def chain(self) -> tuple[NamedPlan, ...]:

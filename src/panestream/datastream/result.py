@@ -432,8 +432,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         may be written if a micro-batch is repeated. Nothing is opened or created. A batch may read 10,000 rows, as ``main`` does.
         """
         chosen = chosen_partitions(self._df.sparkSession)
-        plan = self.plan if self._sampled is None else replace(self.plan, rows_per_pane=self._sampled)
-        reduced = not self.is_streaming and reducible(plan)
+        reduced = not self.is_streaming and reducible(self._plan_chosen)
         every: Mapping[str, Sink] = self._sinks("explain", outputs, sinks, {}) if sinks or outputs else {}
         spark = self._df.sparkSession
         sent = {

@@ -6,16 +6,14 @@ workaround if no supported version needs it.
 
 from __future__ import annotations
 
-import io
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from logging import LogRecord
 from pathlib import Path
-from typing import TextIO
 from zipimport import zipimporter
 
 from pyspark.logger import PySparkLogger
@@ -41,29 +39,6 @@ def with_known_schema(df: DataFrame, schema: T.StructType) -> DataFrame:
     if getattr(df, _SCHEMA_CACHE, schema) is None:
         setattr(df, _SCHEMA_CACHE, schema)
     return df
-
-
-# -- PySpark only prints plans (4.0 to 4.3) ----------------------------------------------------------------------------------
-_PRINTING = threading.Lock()
-"""Held while the standard output is redirected: two threads would restore it in the wrong order."""
-
-
-class _OwnThread(io.StringIO):
-    """A standard output that keeps what this thread prints, and passes on what the others print."""
-
-    def __init__(self, others: TextIO) -> None:
-        super().__init__()
-        self._others, self._here = others, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        return super().write(text) if threading.get_ident() == self._here else self._others.write(text)
-
-
-def physical_plan(df: DataFrame) -> str:
-    """Return the plan that :meth:`DataFrame.explain` prints, as text, in classic Spark and through Spark Connect."""
-    with _PRINTING, silence_analysis_errors(), redirect_stdout(_OwnThread(sys.stdout)) as printed:
-        df.explain()
-    return printed.getvalue()
 
 
 # -- PySpark logs analysis errors that the caller catches (4.0 to 4.3) --------------------------------------------------

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import Ints
-from panestream.spark.compat import physical_plan
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.session import explained
 
 SAMPLE_ROWS = 10_000
 _CHUNKS = 10
@@ -36,7 +37,8 @@ def sampled_rows_per_pane(projected: DataFrame, keys: int, pane: float) -> float
     key = F.xxhash64(*(f"key_{position}" for position in range(keys))) if keys else F.lit(0).cast("bigint")
     rows = projected.select(key.alias("key"), "time")
     try:
-        sample = rows.head(SAMPLE_ROWS) if only_reads_files(physical_plan(rows)) else []
+        with silence_analysis_errors():
+            sample = rows.head(SAMPLE_ROWS) if only_reads_files(explained(rows)) else []
     except Exception:  # noqa: BLE001 (the query itself raises the error when it runs)
         return None
     if len(sample) < SAMPLE_ROWS or any(time is None for _, time in sample):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from panestream.spark.checkpoint.control_messages import FOLDER
 from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.places import file_place
+from panestream.spark.session import explained
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.kafka import KafkaSink
 from panestream.spark.sinks.table_formats.names import quoted_name
@@ -105,7 +106,7 @@ def kafka_servers(df: DataFrame) -> dict[str, str]:
     """
     try:
         with silence_analysis_errors():
-            plan = df.sparkSession.sql("EXPLAIN EXTENDED SELECT * FROM {df}", df=df).collect()[0][0]
+            plan = explained(df, extended=True)
     except Exception:  # noqa: BLE001 - lineage must not fail a query: the topics then lack their servers
         return {}
     return servers_in_plan(plan)
