@@ -4,8 +4,8 @@ Sum and count of sliding windows (10 s / 2 s), 1,000 keys. One window closes in 
 each. panestream and Spark's own ``window()`` run in turns, each in a separate process:
 
 - ``main``, ``native``: into the noop sink;
-- ``main file``: ``.main`` into Spark's own Parquet sink, in one execution, which does not fence copies of the query;
-- ``start one``: ``result.start()`` with one Parquet sink. Rows without event time are filtered out, as Spark's own windows do;
+- ``start spark``: ``result.start()`` with a SparkSink, Spark's own Parquet sink in one execution, without the fence;
+- ``start one``: ``result.start()`` with one Parquet sink. Here and in ``start spark``, rows without event time are filtered out, as Spark's own windows do;
 - ``start``: the same with two Parquet sinks, the results and the rows without event time;
 - ``native file``: Spark's own Parquet sink, which supports one output only;
 - ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, as Spark's guide describes.
@@ -87,10 +87,15 @@ def start_sinks(events: DataFrame, folder: str) -> Any:
     return windowed(events).start(checkpoint=f"{folder}/checkpoint", main=main, invalid=second).query
 
 
-def start_one(events: DataFrame, folder: str) -> Any:
+def start_one(events: DataFrame, folder: str, sink: pst.sinks.Sink | None = None) -> Any:
     """Start panestream with one sink."""
     result = windowed(events.where("ts IS NOT NULL"), keep_invalid=False)
-    return result.start(checkpoint=f"{folder}/checkpoint", main=pst.ParquetSink(f"{folder}/main")).query
+    return result.start(checkpoint=f"{folder}/checkpoint", main=sink or pst.ParquetSink(f"{folder}/main")).query
+
+
+def start_spark(events: DataFrame, folder: str) -> Any:
+    """Start panestream with one sink of Spark."""
+    return start_one(events, folder, pst.sinks.SparkSink("parquet", {"path": f"{folder}/main"}))
 
 
 def start_two(events: DataFrame, folder: str) -> Any:
@@ -102,7 +107,7 @@ def start_two(events: DataFrame, folder: str) -> Any:
 WAYS: dict[str, Callable[[DataFrame, str], Any]] = {
     "main": lambda events, folder: written(windowed(events).main, folder, "noop"),
     "native": lambda events, folder: written(natively(events), folder, "noop"),
-    "main file": lambda events, folder: written(windowed(events).main, folder, "parquet"),
+    "start spark": start_spark,
     "start one": start_one,
     "start": start_sinks,
     "native two": start_two,
@@ -110,7 +115,7 @@ WAYS: dict[str, Callable[[DataFrame, str], Any]] = {
 }
 PEERS = {
     "main": ("native",),
-    "main file": ("native file",),
+    "start spark": ("native file",),
     "start one": ("native file", "native"),
     "start": ("native two", "native file", "native"),
 }

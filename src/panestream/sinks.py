@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from panestream.spark.sinks.merging import MergeSink as MergeSink
     from panestream.spark.sinks.postgres import PostgresSink as PostgresSink
     from panestream.spark.sinks.redis import RedisSink as RedisSink
+    from panestream.spark.sinks.spark_sinks import SparkSink as SparkSink
     from panestream.spark.sinks.tables import TableSink as TableSink
 
 _NAMES = LazyNames(__name__)

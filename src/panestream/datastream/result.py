@@ -52,6 +52,7 @@ from panestream.spark.session import (
 )
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import open_for_batch
+from panestream.spark.sinks.spark_sinks import check_sink_of_spark
 from panestream.tracing.events import Trace
 from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
@@ -296,6 +297,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         check_no_place("start", places)
         options = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "savepoint": savepoint, "on_progress": on_progress}
         every = self._sinks("start", outputs, sinks, {**options, "lineage": lineage})
+        check_sink_of_spark(every, self.plan, savepoint)
         when = spark_trigger(trigger, processing_time)
         if on_progress is not None:
             check_function(on_progress, ON_PROGRESS)

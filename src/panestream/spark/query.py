@@ -16,7 +16,7 @@ from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.operators import NamedPlan
 from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
-from panestream.spark.batch_output import BatchOutput
+from panestream.spark.batch_output import BatchOutput, output
 from panestream.spark.checkpoint import control_messages, spark_logs
 from panestream.spark.checkpoint.control_messages import EndOfInputRun
 from panestream.spark.checkpoint.epoch import UNKNOWN
@@ -40,6 +40,7 @@ from panestream.spark.session import (
 )
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
+from panestream.spark.sinks.spark_sinks import sink_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -323,6 +324,7 @@ def start(
     _check_name(spark, request.name)
     plan, remote = chain[-1].plan, is_connect(spark)
     sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
+    own_sink = sink_of_spark(sinks)
     requested = (
         replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
     )
@@ -338,14 +340,20 @@ def start(
         more["also"] = control_messages.exchanged(spark, checkpoint, plan)
     operated = operated_in(sources.unread, restores=restores, data_frames=outputs.data_frames, **more)
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
-    # Through Spark Connect the micro-batches run on the server, so the query itself checks the progress.
     notices = Notices.of(plan, kept=late_kept)
-    sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
+    # If micro-batches do not run in this process, the query itself checks the progress.
+    elsewhere = remote or own_sink is not None
+    sink_writer = SinkWriter(plan, outputs, late_kept, None if elsewhere else on_progress, None if elsewhere else notices)
     sink_writer.sources = sources if restores else None
     if remote:
         check_sendable(sink_writer)
     sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
-    writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
+    counted = observed(operated, plan, observed_as, late_kept=late_kept)
+    if own_sink is None:
+        writer = counted.writeStream.foreachBatch(sink_writer.__call__)
+    else:
+        tag, sink = own_sink
+        writer = sink.writer(output(counted, plan, tag))
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**request.trigger)
     if request.name is not None:
         writer = writer.queryName(request.name)
@@ -364,10 +372,10 @@ def start(
             query = writer.start()
         if follow is not None:
             followed.append(follow(query))
-        return query, ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
+        return query, ProgressWatcher(query, on_progress, observed_as) if elsewhere and on_progress is not None else None
 
     query, watcher = run()
-    looks = notices if remote else None
+    looks = notices if elsewhere else None
     closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if request.fire_at_end else None
     return RunningQuery(
         query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing, followed=followed
