@@ -5,7 +5,7 @@ each. panestream and Spark's own ``window()`` run in turns, each in a separate p
 
 - ``main``, ``native``: into the noop sink;
 - ``start spark``: ``result.start()`` with a SparkSink, Spark's own Parquet sink in one execution, without the fence;
-- ``start one``: ``result.start()`` with one Parquet sink. Here and in ``start spark``, rows without event time are filtered out, as Spark's own windows do;
+- ``start one``: ``result.start()`` with one Parquet sink. Both filter out rows without event time, as Spark's own windows do;
 - ``start``: the same with two Parquet sinks, the results and the rows without event time;
 - ``native file``: Spark's own Parquet sink, which supports one output only;
 - ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, as Spark's guide describes.

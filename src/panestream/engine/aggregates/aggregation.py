@@ -99,18 +99,25 @@ class Aggregation:
 
     @_quiet
     def partials_of_key_groups(
-        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, key_groups: Ints
+        self,
+        keys: Sequence[pa.Array],
+        panes: Ints,
+        values: Sequence[pa.Array],
+        timestamps: Ints | None,
+        key_groups: Ints | None,
+        groups: int,
     ) -> list[tuple[int, pa.Table]] | None:
-        """Return the :meth:`partials` of each key group that has rows, with its number.
+        """Return the :meth:`partials` of each key group that has rows, with its number, out of ``groups``.
 
-        ``key_groups`` has the key group of each row. Return None if a key has rows in several key groups, as in a split query.
+        ``key_groups`` has the key group of each row, or is None if the hash of its key decides. Return None if a key has rows in
+        several key groups, as in a split query.
         """
         coded = encode_keys(keys, len(panes))
-        of_key = key_groups_of(coded, key_groups)
+        of_key = key_groups_of(coded, key_groups, groups)
         if of_key is None:
             return None
-        table, groups = self._reduced(coded, panes, values, timestamps)
-        return by_key_group(table, of_key[groups.codes])
+        table, reduced = self._reduced(coded, panes, values, timestamps)
+        return by_key_group(table, of_key[reduced.codes])
 
     def _reduced(self, coded: Keys, panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> tuple[pa.Table, Groups]:
         panes = np.ascontiguousarray(panes, np.int64)
