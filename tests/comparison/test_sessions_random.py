@@ -72,11 +72,23 @@ def with_alive(query, batches, latenesses=None):
     return expected
 
 
+def have_ties(batches):
+    """Return whether a key has rows with equal event times in several source partitions of a micro-batch."""
+    for batch in batches:
+        places = [(row[:2], at % batch.partitions) for at, rows in enumerate(batch.chunks) for row in rows]
+        if len({place for place, _ in places}) < len(set(places)):
+            return True
+    return False
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_sessions_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, span = random_query(rng)
         batches = harness.random_stream(rng, span, partitions=rng.choice([1, 2, 3]))
+        if query.columnar().operator.capabilities.order_sensitive and have_ties(batches):
+            # Nothing says which of these rows is first, so both must come from one partition.
+            batches = [replace(batch, partitions=1) for batch in batches]
         harness.compare(query, batches, seed, of_the_row_operator(query, batches))
 
     harness.run_cases(160, chunk, CHUNKS, case)

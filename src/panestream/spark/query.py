@@ -45,6 +45,7 @@ from panestream.spark.sinks.spark_sinks import sink_of_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks of a query on a server."""
@@ -287,6 +288,17 @@ def _check_name(spark: SparkSession, name: str | None) -> None:
         )
 
 
+def _stream_writer(operated: DataFrame, sink_writer: SinkWriter, request: StartRequest) -> DataStreamWriter:
+    """Return Spark's writer of the query, which calls the sinks, or is the SparkSink's own."""
+    found = sink_of_spark(request.sinks)
+    if found is None:
+        writer = operated.writeStream.foreachBatch(sink_writer.__call__)
+    else:
+        writer = found[1].writer(output(operated, sink_writer.plan, found[0]))
+    writer = writer.outputMode("append").option("checkpointLocation", request.checkpoint).trigger(**request.trigger)
+    return writer if request.name is None else writer.queryName(request.name)
+
+
 @dataclass(frozen=True)
 class StartRequest:
     """The checked arguments of ``WindowedResult.start``, where each is documented.
@@ -324,7 +336,6 @@ def start(
     _check_name(spark, request.name)
     plan, remote = chain[-1].plan, is_connect(spark)
     sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
-    own_sink = sink_of_spark(sinks)
     requested = (
         replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
     )
@@ -342,21 +353,13 @@ def start(
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
     notices = Notices.of(plan, kept=late_kept)
     # If micro-batches do not run in this process, the query itself checks the progress.
-    elsewhere = remote or own_sink is not None
+    elsewhere = remote or sink_of_spark(sinks) is not None
     sink_writer = SinkWriter(plan, outputs, late_kept, None if elsewhere else on_progress, None if elsewhere else notices)
     sink_writer.sources = sources if restores else None
     if remote:
         check_sendable(sink_writer)
     sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
-    counted = observed(operated, plan, observed_as, late_kept=late_kept)
-    if own_sink is None:
-        writer = counted.writeStream.foreachBatch(sink_writer.__call__)
-    else:
-        tag, sink = own_sink
-        writer = sink.writer(output(counted, plan, tag))
-    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**request.trigger)
-    if request.name is not None:
-        writer = writer.queryName(request.name)
+    writer = _stream_writer(observed(operated, plan, observed_as, late_kept=late_kept), sink_writer, request)
     partitions = max(each.plan.groups for each in chain)
     if observed_as != OBSERVED:
         # An earlier operator shares the query, so it shares the number of partitions.
