@@ -162,6 +162,7 @@ ARRIVAL = ("kafka_topic", "kafka_partition", "kafka_offset")
 FORMATS = ("json", "string", "binary", "none")
 SIDE_OUTPUT = "side_output"
 _CORRUPT = "__corrupt"
+_USABLE = "__usable"
 _MAX_SHOWN = 100
 """The number of characters of an unreadable record that are shown."""
 
@@ -269,7 +270,9 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
             F.lit(" of "),
         ]
         message += [where, F.lit(": its "), F.col("__wrong"), F.lit(f". {_WAY_OUT}")]
-        usable = F.when(usable, F.lit(True)).otherwise(F.raise_error(F.concat(*message)).cast("boolean"))
+        raised = F.when(usable, F.lit(True)).otherwise(F.raise_error(F.concat(*message)).cast("boolean"))
+        # Once, under a name: Spark plans these expressions in every micro-batch.
+        rows, usable = rows.select("*", raised.alias(_USABLE)), F.col(_USABLE)
         where = F.when(usable, where)
     stamp = F.when(F.col("timestampType") == 0, F.lit("create")).when(F.col("timestampType") == 1, F.lit("log_append"))
     columns = [
