@@ -37,7 +37,7 @@ def test_wrong_arguments_are_refused_with_the_right_ones(make, message):
 def test_place_and_guarantee_follow_from_the_format_and_secrets_stay_hidden(tmp_path):
     files, kafka = parquet(tmp_path), SparkSink("kafka", {"kafka.sasl.jaas.config": "secret"})
     assert (files.place(None), kafka.place(None)) == (f"file:{tmp_path}", None)
-    assert files.guarantee(None) == "exactly once"
+    assert files.guarantee(None) == SparkSink("Parquet").guarantee(None) == "exactly once"
     assert kafka.guarantee(None) == "at least once: Spark's kafka sink may get the rows of a repeated micro-batch again"
     assert "secret" not in repr(kafka)
     with pytest.raises(SinkError, match=r"give it to result.start\(\) as the only sink"):
@@ -123,5 +123,6 @@ def test_query_refuses_what_spark_cannot_write_in_one_execution(spark, tmp_path)
     with pytest.raises(SinkError, match="Spark's parquet sink is for streams"):
         windowed(batch).run(main=sink)
     windowed(batch).run(main=pst.ParquetSink(tmp_path / "out"))
-    with pytest.raises(SinkError, match="holds the output of another query or of another kind of sink"):
-        windowed(stream).start(checkpoint=checkpoint, main=sink)
+    for format_name in ("parquet", "PARQUET"):
+        with pytest.raises(SinkError, match="holds the output of another query or of another kind of sink"):
+            windowed(stream).start(checkpoint=checkpoint, main=SparkSink(format_name, {"Path": str(tmp_path / "out")}))

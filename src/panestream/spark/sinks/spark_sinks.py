@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_FILES = ("parquet", "json", "csv", "orc", "text")
+_FILES = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
 _LOG = "_spark_metadata"
 """The log of Spark's file sink, in the folder of the files. Readers need it without gaps, from micro-batch 0 on."""
 _TRANSACTIONS = (*_FILES, "delta", "iceberg")
@@ -33,8 +33,8 @@ class SparkSink(Sink):
     this one has the shortest micro-batches. It also reaches connectors that panestream does not know. It gives up:
 
     * **The fence.** If two copies of a query run, Spark's own logs stop one of them when a micro-batch is committed, with a
-      :class:`FencedError`. Until then both write it. ``parquet``, ``json``, ``csv``, ``orc``, ``delta`` and ``iceberg`` take a
-      micro-batch once all the same. Other formats then have its rows twice, as after a crash.
+      :class:`FencedError`. Until then both write it. Spark's file formats, ``delta`` and ``iceberg`` take a micro-batch once all
+      the same. Other formats then have its rows twice, as after a crash.
     * **More than one output.** Rows of the other outputs are computed and dropped.
     * **One file for few rows.** Each task with rows writes a file.
     * **The layout.** Files lie next to each other, with a log in ``_spark_metadata``, instead of in folders ``batch_id=N``.
@@ -80,7 +80,7 @@ class SparkSink(Sink):
                 f"{self.describe()} is for streams. Write a batch with result.main.write.format({self.format!r}), or give a "
                 "ParquetSink or a TableSink"
             )
-        if self._path is not None and self.format in _FILES:
+        if self._path is not None and self.format.lower() in _FILES:
             self._claim(spark, self._path, run, run.epoch.checkpoint)
 
     def _claim(self, spark: SparkSession, folder: str, run: QueryRunInfo, checkpoint: str) -> None:
@@ -125,7 +125,7 @@ class SparkSink(Sink):
         raise SinkError(f"{self.describe()} is written by Spark: give it to result.start() as the only sink")
 
     def guarantee(self, spark: SparkSession) -> str:
-        if self.format in _TRANSACTIONS:
+        if self.format.lower() in _TRANSACTIONS:
             return EXACTLY_ONCE
         return f"{AT_LEAST_ONCE}: {self.describe()} may get the rows of a repeated micro-batch again"
 
