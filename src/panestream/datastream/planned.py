@@ -226,8 +226,7 @@ class PlannedQuery:
         processing_time = None if clock is None else micros_of(rows, clock, unit)
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
-        in_batch = not self.is_streaming
-        return project(rows, self._plan_run, time, keys, values, processing_time, order, in_batch=in_batch)
+        return project(rows, self._plan_run, time, keys, values, processing_time, order)
 
     def _check_not_split(self, what: str) -> None:
         if self.split is not None:

@@ -487,11 +487,10 @@ class OperatorSpec(ABC):
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         """Yield the tables, with their kind, that cross the exchange and arrive in ``GroupInput.parts``, in order."""
 
-    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints | None) -> list[tuple[int, str, pa.Table]] | None:
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
         """Return the tables of :meth:`pack` of all key groups, each with the number of its key group, in one pass over the rows.
 
-        ``key_groups`` has the key group of each row, or is None if the hash of its key decides. Return None if the rows must be
-        split by key group first.
+        ``key_groups`` has the key group of each row. Return None if the rows must be split by key group first.
         """
         return None
 

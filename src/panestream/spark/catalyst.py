@@ -57,15 +57,16 @@ def reducible(plan: WindowPlan) -> bool:
 def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     """Return one row per (key, pane): group, key columns, pane, number of rows, and the columns of the partials.
 
-    ``projected`` has the input of ``pack``: time, keys, values. The plan must be :func:`reducible`.
+    ``projected`` has the input of ``pack``: time, keys, values, group. The plan must be :func:`reducible`.
     """
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
     value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
     time = F.when(usable(F.col("time")), F.col("time")).otherwise(raise_unusable(plan, value))
     keys = [f"key_{position}" for position in range(len(plan.key_schema))]
+    group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
     values = _names(spec)
-    rows = projected.select(*keys, *values, time.alias("time"))
+    rows = projected.select(group, *keys, *values, time.alias("time"))
     assert isinstance(spec.grid, EvenGrid)  # noqa: S101 - reducible() looked
     rows = rows.select("*", pane_of(F.col("time"), spec.grid).alias("pane"))
     if spec.grid.has_gaps:
@@ -75,8 +76,7 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
         texts = partial.sql(values)
         assert texts is not None  # noqa: S101 - reducible() looked
         results += [F.expr(text).alias(f"partial_{number}_{position}") for position, text in enumerate(texts)]
-    group = F.pmod(F.xxhash64(*keys), F.lit(plan.groups)).cast("int") if keys and plan.groups > 1 else F.lit(0)
-    return rows.groupBy(*keys, "pane").agg(*results).select(group.alias("group"), "*")
+    return rows.groupBy("group", *keys, "pane").agg(*results)
 
 
 def pane_length(plan: WindowPlan) -> float:

@@ -12,7 +12,6 @@ import pytest
 from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.kernels.key_hashing import hashed_key_groups
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan, WindowQuery
@@ -75,20 +74,6 @@ def test_each_key_group_gets_its_own_rows():
     rows_kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
     assert [table["row 0"].to_pylist() for table in rows_kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
     assert [table["row 1"].to_pylist() for table in rows_kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
-
-
-def test_hash_of_the_key_decides_without_a_column_of_key_groups():
-    keys = [7, None, 7, 3, None, 11, 3]
-    rows = pa.table([pa.array(keys, pa.int64()), pa.array(range(7))], schema=ROWS)
-    columns = {"time": pa.array(range(7)), "key": rows["key"], "row": rows.to_struct_array()}
-    found = {}
-    for group, part in pack(plan(3), PackColumns((pa.int64(),), (), row=2), pa.table(columns).to_batches()):
-        found.setdefault(group, []).append(part)
-    expected = hashed_key_groups([rows["key"].combine_chunks()], 7, 3).tolist()
-    assert len(set(expected)) > 1
-    tables = {group: gather(plan(3), parts).of(KEPT) for group, parts in found.items()}
-    packed = {group: [row for table in some for row in table["row 1"].to_pylist()] for group, some in tables.items()}
-    assert packed == {group: [number for number, at in enumerate(expected) if at == group] for group in range(3)}
 
 
 def test_many_rows_of_a_key_group_keep_their_order():

@@ -62,6 +62,7 @@ def test_every_key_group_gets_a_report_and_its_rows_if_any():
 def test_single_key_group_gets_all_rows_whatever_their_group_numbers():
     payloads = send(plan(1), table([5, 6], group=pa.array([3, 4])), group=3)
     assert kinds_by_group(payloads) == {0: [KEPT, REPORT]}
+    assert kinds_by_group(send(plan(3), table([5, 6]))) == {0: [KEPT, REPORT], 1: [REPORT], 2: [REPORT]}
 
 
 def test_nothing_is_sent_without_rows():

@@ -99,25 +99,18 @@ class Aggregation:
 
     @_quiet
     def partials_of_key_groups(
-        self,
-        keys: Sequence[pa.Array],
-        panes: Ints,
-        values: Sequence[pa.Array],
-        timestamps: Ints | None,
-        key_groups: Ints | None,
-        groups: int,
+        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, key_groups: Ints
     ) -> list[tuple[int, pa.Table]] | None:
-        """Return the :meth:`partials` of each key group that has rows, with its number, out of ``groups``.
+        """Return the :meth:`partials` of each key group that has rows, with its number.
 
-        ``key_groups`` has the key group of each row, or is None if the hash of its key decides. Return None if a key has rows in
-        several key groups, as in a split query.
+        ``key_groups`` has the key group of each row. Return None if a key has rows in several key groups, as in a split query.
         """
         coded = encode_keys(keys, len(panes))
-        of_key = key_groups_of(coded, key_groups, groups)
+        of_key = key_groups_of(coded, key_groups)
         if of_key is None:
             return None
-        table, reduced = self._reduced(coded, panes, values, timestamps)
-        return by_key_group(table, of_key[reduced.codes])
+        table, groups = self._reduced(coded, panes, values, timestamps)
+        return by_key_group(table, of_key[groups.codes])
 
     def _reduced(self, coded: Keys, panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> tuple[pa.Table, Groups]:
         panes = np.ascontiguousarray(panes, np.int64)

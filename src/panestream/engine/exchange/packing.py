@@ -22,9 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import as_type, one_chunk
+from panestream.engine.kernels.columns import Ints, as_type, one_chunk
 from panestream.engine.kernels.grouping import by_key_group
-from panestream.engine.kernels.key_hashing import hashed_key_groups
 from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import Chunk, WindowPlan
@@ -49,7 +48,7 @@ class PackColumns:
 
     Attributes:
         keys, values: the types in the plan.
-        group: the column with the number of the key group, or None if the hash of a key decides, as in a batch.
+        group: the column with the number of the key group, or None for a single group.
         partition: the column whose values have their own watermarks, as strings, or None.
         row: the column with the whole row as a struct (null if not needed), or None.
         processing_time: the column with the processing time in microseconds, or None.
@@ -214,11 +213,10 @@ class _Packing:
     def _pack(self, table: pa.Table) -> Iterator[PartFor]:
         if not table.num_rows:
             return
-        groups, column = self.plan.groups, self.columns.group
-        if groups == 1:
+        if self.columns.group is None or self.plan.groups == 1:
             yield from self._pack_group(0, table)
             return
-        key_groups = None if column is None else _array(table, column).to_numpy().astype(np.uint16)
+        key_groups = _array(table, self.columns.group).to_numpy()
         if not self.columns.order and not self.plan.carries_rows:
             # Partials are fewer than rows, so splitting them by key group costs less.
             parts = self.plan.operator.pack_key_groups(self.plan, self._chunk(table), key_groups)
@@ -226,28 +224,22 @@ class _Packing:
                 for group, kind, packed in parts:
                     yield from self._send(group, kind, packed)
                 return
-        if key_groups is None:
-            key_groups = hashed_key_groups(self._inputs(table)[: len(self.columns.keys)], table.num_rows, groups)
         for group, rows in self._by_group(table, key_groups):
             yield from self._pack_group(group, rows)
 
-    def _by_group(self, table: pa.Table, key_groups: npt.NDArray[np.uint16]) -> Iterator[tuple[int, pa.Table]]:
+    def _by_group(self, table: pa.Table, key_groups: Ints) -> Iterator[tuple[int, pa.Table]]:
         if self.plan.operator.capabilities.broadcasts:
             everywhere = self._whole_rows(table).column(RIGHT).is_valid().to_numpy()
             rules = np.flatnonzero(everywhere)
             table = table.take(pa.array(np.concatenate([np.flatnonzero(~everywhere), np.repeat(rules, self.plan.groups)])))
-            every = np.arange(self.plan.groups, dtype=np.uint16)
-            key_groups = np.concatenate([key_groups[~everywhere], np.tile(every, len(rules))])
-        yield from by_key_group(table, key_groups)
-
-    def _inputs(self, table: pa.Table) -> list[pa.Array]:
-        """Return the keys and values. Spark labels timestamps with the session's time zone and may send large strings."""
-        types = (*self.columns.keys, *self.columns.values)
-        return [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
+            key_groups = np.concatenate([key_groups[~everywhere], np.tile(np.arange(self.plan.groups), len(rules))])
+        yield from by_key_group(table, key_groups.astype(np.uint16))
 
     def _chunk(self, table: pa.Table) -> Chunk:
-        arrays, width = self._inputs(table), len(self.columns.keys)
-        keys, values = arrays[:width], arrays[width:]
+        # Spark labels timestamps with the session's time zone and may send large strings; the plan's types count.
+        types = (*self.columns.keys, *self.columns.values)
+        arrays = [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
+        keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
         rows = self._whole_rows(table) if self.plan.carries_rows else None
         return Chunk(_array(table, 0).to_numpy(), keys, values, rows, self.columns.never_late)
 

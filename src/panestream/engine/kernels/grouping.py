@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, one_chunk, plain
-from panestream.engine.kernels.key_hashing import hashed_key_groups
 from panestream.engine.kernels.ordering import is_orderable, runs, stable_order
 from panestream.engine.kernels.panes import Int64s
 
@@ -135,13 +134,8 @@ def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
     return keys.codes, column.take(pa.array(first))
 
 
-def key_groups_of(keys: Keys, key_groups: Ints | None, groups: int) -> npt.NDArray[np.uint16] | None:
-    """Return the key group of each key, out of ``groups``, or None if a key has rows in several.
-
-    ``key_groups`` has that of each row, or is None if the hash of a key decides.
-    """
-    if key_groups is None:
-        return hashed_key_groups(keys.columns, keys.count, groups)
+def key_groups_of(keys: Keys, key_groups: Ints) -> npt.NDArray[np.uint16] | None:
+    """Return the key group of each key, given that of each row, or None if a key has rows in several."""
     of_key = np.zeros(keys.count, np.uint16)
     of_key[keys.codes] = key_groups
     return None if (of_key[keys.codes] != key_groups).any() else of_key

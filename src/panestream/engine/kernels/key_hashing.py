@@ -31,15 +31,6 @@ def key_hashes(columns: Sequence[pa.Array], rows: int) -> Ints:
     return found
 
 
-def hashed_key_groups(columns: Sequence[pa.Array], rows: int, groups: int) -> npt.NDArray[np.uint16]:
-    """Return the key group of each key, out of ``groups``, if its hash decides.
-
-    >>> hashed_key_groups([pa.array(["ann", "bob", "ann"])], 3, 4).tolist()
-    [0, 0, 0]
-    """
-    return (key_hashes(columns, rows) % groups).astype(np.uint16)
-
-
 def _column(column: pa.Array) -> Words:
     hashes = _values(column)
     valid = valid_of(column)

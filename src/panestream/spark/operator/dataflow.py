@@ -68,14 +68,12 @@ def project(
     values: Sequence[Column],
     processing_time: Column | None = None,
     order: Sequence[Column] = (),
-    *,
-    in_batch: bool = False,
 ) -> Projection:
     """Return the projection to the columns of ``pack``: few and narrow, as the transfer from JVM to Arrow limits the speed.
 
     Times are in microseconds. Without ``time`` the clock is used, without ``processing_time`` the time of the micro-batch. Rows
     arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
-    key group. ``in_batch`` says that no state outlives the query: then ``pack`` chooses the key group of a row.
+    key group.
     """
     sends_clock = plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time
     inputs = {} if time is None else {"time": time}
@@ -93,7 +91,7 @@ def project(
         positions[name] = len(columns)
         columns.append(column.alias(name))
 
-    if plan.groups > 1 and not (in_batch and not order and plan.split is None):
+    if plan.groups > 1:
         hashed = F.xxhash64(*(of(f"key_{position}") for position in range(len(keys)))) if keys else F.lit(0)
         group = F.pmod(hashed, F.lit(plan.groups))
         if plan.split is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from panestream.engine.exchange.group_run import METRICS, bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.kernels.columns import plain
-from panestream.engine.kernels.key_hashing import hashed_key_groups
+from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.key_groups import rescaled
 from panestream.engine.storage.payload import PayloadPart
@@ -203,4 +203,4 @@ class PlanEngine(ABC):
 
 def placement(keys: Sequence[pa.Array], groups: int) -> Any:
     """Return the key group of each key, in place of Spark's hash."""
-    return hashed_key_groups(keys, len(keys[0]), groups)
+    return key_hashes([plain(key) for key in keys], len(keys[0])) % groups

@@ -58,12 +58,10 @@ def random_rows(rng: np.random.Generator, plan: WindowPlan) -> pa.Table:
     return pa.table(columns)
 
 
-def parts_of(
-    plan: WindowPlan, tasks: list[pa.Table], *, never_late: bool, hashed: bool = False
-) -> list[list[payload.PayloadPart]]:
-    """Return what each key group gets of the rows of some tasks. Key groups are a column, or ``hashed`` from keys."""
+def parts_of(plan: WindowPlan, tasks: list[pa.Table], *, never_late: bool) -> list[list[payload.PayloadPart]]:
+    """Return what each key group gets of the rows of some tasks."""
     inputs = tuple(TYPES.get(name, TYPES["gap"]) for name in plan.operator.inputs)
-    columns = PackColumns(tuple(KEYS.types), inputs, group=None if hashed else 3 + len(inputs), never_late=never_late)
+    columns = PackColumns(tuple(KEYS.types), inputs, group=3 + len(inputs), never_late=never_late)
     arrived: list[list[payload.PayloadPart]] = [[] for _ in range(plan.groups)]
     for origin, table in enumerate(tasks):
         for group, part in pack(plan, columns, table.combine_chunks().to_batches(), origin):
@@ -87,11 +85,7 @@ def test_batch_gives_the_sessions_of_rows_that_may_be_late(assigner) -> None:
     for _ in range(random_cases(200)):
         tasks = [random_rows(rng, plan) for _ in range(int(rng.integers(1, 4)))]
         of_batch = parts_of(plan, tasks, never_late=True)
-        results = results_of(plan, parts_of(plan, tasks, never_late=False))
-        assert results_of(plan, of_batch) == results
-        # Other key groups have the same sessions.
-        hashed = results_of(plan, parts_of(plan, tasks, never_late=True, hashed=True))
-        assert sorted(row for rows in hashed for row in rows) == sorted(row for rows in results for row in rows)
+        assert results_of(plan, of_batch) == results_of(plan, parts_of(plan, tasks, never_late=False))
         kinds = {kind for parts in of_batch for kind in gather(plan, parts).parts}
         assert kinds == {SESSIONS}
 

@@ -154,7 +154,7 @@ class PaneSpec(AggregatingSpec):
         if len(times):
             yield PARTIALS, self._partials(keys, panes, values, times)
 
-    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints | None) -> list[tuple[int, str, pa.Table]] | None:
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
         if (
             plan.split is not None
             or plan.late_tag is not None
@@ -166,7 +166,7 @@ class PaneSpec(AggregatingSpec):
         times = chunk.times
         panes = np.zeros(len(times), np.int64) if self.by_processing_time else self.grid.panes_of(times)
         stamps = times if self.aggregation.needs_timestamps else None
-        tables = self.aggregation.partials_of_key_groups(chunk.keys, panes, chunk.values, stamps, key_groups, plan.groups)
+        tables = self.aggregation.partials_of_key_groups(chunk.keys, panes, chunk.values, stamps, key_groups)
         return None if tables is None else [(number, PARTIALS, table) for number, table in tables]
 
     def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:

@@ -184,11 +184,11 @@ class SessionSpec(AggregatingSpec):
             whole = chunk.rows if plan.late_tag is not None else None
             yield ROWS, pack_rows(local, chunk.times, ends, values, whole)
 
-    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints | None) -> list[tuple[int, str, pa.Table]] | None:
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
         if not chunk.never_late or self.aggregation.runs_users_code:
             return None  # rows that may be late cross the exchange too
         keys = encode_keys(chunk.keys, len(chunk.times))
-        of_key = key_groups_of(keys, key_groups, plan.groups)
+        of_key = key_groups_of(keys, key_groups)
         if of_key is None:
             return None
         local = self._sessions(chunk, keys, self._ends(chunk))
