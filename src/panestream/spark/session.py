@@ -25,7 +25,7 @@ ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
-"""Leaves PySpark's own frames out of errors, except those of stateful functions. The others then have workers of their own."""
+"""Leaves PySpark's own frames out of errors, except in stateful functions, which then have separate workers."""
 
 STREAM_SETTINGS: Mapping[str, str] = {
     STATE_STORE: ROCKSDB,

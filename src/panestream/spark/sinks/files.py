@@ -143,8 +143,7 @@ class FileSink(Sink):
                 f"and they will not be repeated. Restore the directory; or choose another directory for the rest of the output; "
                 f"or start with a new checkpoint, which computes everything again"
             )
-        if list_files(spark, escaped(self.folder), recursive=True):
-            raise SinkError(f"{self.path} already holds files that are not this query's: choose an empty directory")
+        check_empty(spark, self.folder)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
@@ -155,6 +154,12 @@ class FileSink(Sink):
 
     def describe(self) -> str:
         return f"{self.format} {self.path}"
+
+
+def check_empty(spark: SparkSession, folder: str) -> None:
+    """Raise SinkError if a folder that no query has claimed holds files."""
+    if list_files(spark, escaped(folder), recursive=True):
+        raise SinkError(f"{folder} already holds files that are not this query's: choose an empty directory")
 
 
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:

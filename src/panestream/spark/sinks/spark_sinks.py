@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.errors import InvalidPlanError, SinkError
-from panestream.spark.checkpoint.records import list_files
 from panestream.spark.checkpoint.spark_logs import last_committed, last_logged
-from panestream.spark.places import escaped, file_place, local_folder
+from panestream.spark.places import file_place, local_folder
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, QueryRunInfo, Sink
 from panestream.spark.sinks.claims import claim, owners
+from panestream.spark.sinks.files import check_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,8 +96,7 @@ class SparkSink(Sink):
                     "that lacks some: give the directory that belongs to the checkpoint, or start with a new checkpoint. A "
                     "ParquetSink may begin with any micro-batch"
                 )
-            if list_files(spark, escaped(folder), recursive=True):
-                raise SinkError(f"{folder} already holds files that are not this query's: choose an empty directory")
+            check_empty(spark, folder)
             markers = claim(spark, folder, f"{run.query} by Spark", mine)
         if any(marker.get("query") not in mine for marker in markers.values()):
             raise SinkError(
