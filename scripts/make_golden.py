@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
-from panestream.engine.storage.payload import FORMAT_VERSION
+from panestream.engine.storage.sealed_state import SEAL_VERSION
 from panestream.spark.compat import group_number
 from panestream.spark.savepoint.decode import groups_in
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
@@ -32,7 +32,7 @@ from tests.golden.shown import outputs_after_resuming, shown_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{SEAL_VERSION}"
 
 # The savepoints in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"

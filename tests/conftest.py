@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from panestream.engine.storage.small_values import SmallValues
 from scripts.class_archive import ARCHIVE, OPTIONS
 from tests import costs, selection
 
@@ -48,6 +49,14 @@ _MAPPED = f" -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.is_file() else ""
 # Each JVM leaves a file with its process id, so that `tests/costs.py` can count them. Nothing else is logged.
 _COUNTED = f" -Xlog:disable -Xlog:safepoint=off:file={costs.jvm_folder()}/%p"
 os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS + _MAPPED + _COUNTED
+
+
+@pytest.fixture(scope="module")
+def values_apart() -> Iterator[None]:
+    """Keep every value of a key group in the store, as if it were large, and none in the meta record."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SmallValues, "MAX_BYTES", -1)
+        yield
 
 
 @pytest.fixture

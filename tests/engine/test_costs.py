@@ -3,6 +3,8 @@
 A limit is the count at the time of writing plus some slack, because pyarrow versions write different bytes and Python versions
 make different calls. One more state call per micro-batch, or one more Python call per row or key, exceeds it. If you make
 something cheaper, lower its limit. If you must make it dearer, give the reason in the commit.
+
+All values are in the store, as those of large states are. ``test_small_values.py`` counts the calls for small ones.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from panestream.engine.plan import WindowQuery
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from tests.engine.costs import MEASURED, QUERIES, SECOND, Cost, Query, costs, python_calls, run_wide_query
+
+pytestmark = pytest.mark.usefixtures("values_apart")
 
 COLUMNAR = [name for name, query in QUERIES.items() if query.runs_on != "row operator"]
 ROW_BY_ROW = [name for name in QUERIES if name not in COLUMNAR]

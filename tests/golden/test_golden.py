@@ -18,6 +18,7 @@ import pytest
 
 from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
+from panestream.engine.storage.sealed_state import SEAL_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
 from panestream.errors import PanestreamError, PanestreamWarning
 from panestream.spark.savepoint.manifest import CHAIN_FORMAT, SAVEPOINT_FORMAT
@@ -40,7 +41,7 @@ def has_checksums(file: Path) -> bool:
 
 
 def test_every_query_has_a_checkpoint_of_the_current_format():
-    assert {query_of(file) for file in CHECKPOINTS if file.parent.name == f"state-{FORMAT_VERSION}"} == set(QUERIES)
+    assert {query_of(file) for file in CHECKPOINTS if file.parent.name == f"state-{SEAL_VERSION}"} == set(QUERIES)
 
 
 def test_every_table_of_every_operator_has_rows_in_some_file():
@@ -56,7 +57,12 @@ def test_every_table_of_every_operator_has_rows_in_some_file():
 
 def test_page_of_state_format_names_every_version_table_and_column():
     page = (HERE.parents[1] / "docs" / "reference" / "state-format.md").read_text("utf-8")
-    numbers = {"FORMAT_VERSION": FORMAT_VERSION, "TABLES_FORMAT": TABLES_FORMAT, "PLAN_FORMAT": PLAN_FORMAT}
+    numbers = {
+        "SEAL_VERSION": SEAL_VERSION,
+        "FORMAT_VERSION": FORMAT_VERSION,
+        "TABLES_FORMAT": TABLES_FORMAT,
+        "PLAN_FORMAT": PLAN_FORMAT,
+    }
     numbers |= {"SAVEPOINT_FORMAT": SAVEPOINT_FORMAT, "CHAIN_FORMAT": CHAIN_FORMAT}
     missing = {name for name, number in numbers.items() if not re.search(rf"`{name}` .*\| {number} \|", page)}
     words = set(re.findall(r"`([^`]+)`", page))

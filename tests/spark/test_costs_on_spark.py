@@ -29,8 +29,8 @@ JOBS = 3
 """One for the operator with its key groups' counters, and one for each sink with rows."""
 TASKS = 5
 """One reads the file of a micro-batch, two process the key groups in turn, and one writes for each sink with rows."""
-CALLS = 10
-"""Calls of a key group: meta record and witness read and written, a pane block written, read and removed, a block of totals."""
+CALLS = 4
+"""Calls of a key group: meta record and witness read and written. The record holds the few panes."""
 
 
 ASKED = 1300

@@ -22,6 +22,8 @@ from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import harness, savepoints
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 LIST = (agg.collect_list("v").alias("all"),)
 
 

@@ -13,6 +13,8 @@ from panestream.engine.storage.state_tables import StateTables
 from tests.comparison import intervals, joins
 from tests.comparison.joins import Row
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 KEPT = [
     # lower, upper, how, and how long a row of the left and of the right is kept after its time
     (-2, 5, "inner", 5, 2),

@@ -21,6 +21,8 @@ from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 from tests.engine.operators.sessions.test_operator import batch, query
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 
 def test_micro_batch_without_rows_counts_as_woken_by_the_clock():
     emitted = harness.run(query().columnar(), [batch(("a", 0, None)), batch(), batch(("a", 5, None)), batch(end=True)])

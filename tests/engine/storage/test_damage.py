@@ -55,6 +55,8 @@ from tests.comparison import harness, look_backs, predicates, rolling
 from tests.comparison.fills import listed
 from tests.costs import random_cases, thinned
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 CHUNKS = 4
 Values = dict[tuple[str, int], bytes]
 RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])

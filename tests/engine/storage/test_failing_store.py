@@ -9,6 +9,8 @@ from panestream.errors import PlanMismatchError
 from tests.costs import thinned
 from tests.engine.storage.test_damage import PLANS, run_of, small_pages, step
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 MOST_CALLS = 12
 __all__ = ["small_pages"]
 

@@ -137,7 +137,7 @@ def test_payload_has_a_schema_only_if_types_are_ambiguous():
     [(payload.FORMAT_VERSION - 1, "an older"), (payload.FORMAT_VERSION + 1, "a newer"), (None, "an older"), ("3", "an older")],
 )
 def test_format_error_says_whether_a_newer_or_older_version_wrote_it(version, age):
-    assert str(payload.wrong_format("it", version)) == (
+    assert str(payload.wrong_format("it", version, payload.FORMAT_VERSION)) == (
         f"it has format {version!r}, this version of panestream reads {payload.FORMAT_VERSION}: it was written by {age} panestream; "
         "start with the version that wrote it, or on a new checkpoint"
     )

@@ -9,10 +9,11 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-from panestream.engine.storage import payload
-from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.sealed_state import SEAL_VERSION, SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
+
+pytestmark = pytest.mark.usefixtures("values_apart")
 
 
 class NumberingStore(MemoryState):
@@ -163,8 +164,8 @@ def of_version(value: bytes, version: int) -> bytes:
 
 def test_other_format_is_not_reported_as_damage():
     store, _ = store_after()
-    store.values["meta", 0] = of_version(store.values["meta", 0], payload.FORMAT_VERSION + 1)
-    with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 3.*written by a newer panestream"):
+    store.values["meta", 0] = of_version(store.values["meta", 0], SEAL_VERSION + 1)
+    with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 4.*written by a newer panestream"):
         open_sealed(store).get("meta", 0)
     store.values["meta", 0] = of_version(store.values["meta", 0], 1)
     with pytest.raises(StateFormatError, match="written by an older panestream"):
@@ -177,7 +178,7 @@ def test_state_of_the_first_format_without_seals_is_refused():
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     store = MemoryState({("meta", 0): sink.getvalue().to_pybytes()})
-    with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 2: it was written by an older"):
+    with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 3: it was written by an older"):
         open_sealed(store).get("meta", 0)
 
 

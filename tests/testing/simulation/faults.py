@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from unittest import mock
 
@@ -18,6 +18,7 @@ from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages
+from panestream.engine.storage.small_values import SmallValues
 from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.kafka.deduplicator import KafkaDeduplicator
@@ -64,7 +65,10 @@ def a_state_write_is_lost():
         if space == "meta" or self.version % 2 == 0:
             self.values[space, key] = value
 
-    return mock.patch.object(disk.TaskState, "put", put)
+    planted = ExitStack()
+    planted.enter_context(mock.patch.object(SmallValues, "MAX_BYTES", -1))
+    planted.enter_context(mock.patch.object(disk.TaskState, "put", put))
+    return planted
 
 
 @fault("crash")

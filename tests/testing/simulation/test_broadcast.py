@@ -15,6 +15,8 @@ from panestream.testing.simulation.schedule import Schedule, Settings, with_clos
 from tests.comparison import broadcast
 from tests.testing.simulation.exploring import explore_schedules
 
+pytestmark = pytest.mark.usefixtures("values_apart")  # each value is a step at which a task may be killed
+
 FAR = 10_000
 
 

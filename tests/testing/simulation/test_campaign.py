@@ -22,6 +22,8 @@ from tests.testing.simulation.campaign.reference_model import definition
 from tests.testing.simulation.campaign.script import replay
 from tests.testing.simulation.campaign.subjects import ReferenceSubject
 
+pytestmark = pytest.mark.usefixtures("values_apart")  # each value is a step at which a task may be killed
+
 
 def test_same_seed_gives_the_same_steps_and_runs():
     told = []

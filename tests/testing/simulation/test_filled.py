@@ -18,6 +18,8 @@ from panestream.windowing.fill import Fill
 from tests.comparison import harness
 from tests.comparison.fills import listed
 
+pytestmark = pytest.mark.usefixtures("values_apart")  # each value is a step at which a task may be killed
+
 COLUMNS = pa.schema([("x", pa.float64())])
 RESULTS = (agg.count().alias("n"), agg.mean("x").alias("m"))
 WINDOWS = [

@@ -13,6 +13,8 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows
 from tests.testing.simulation.exploring import explore_schedules
 
+pytestmark = pytest.mark.usefixtures("values_apart")  # each value is a step at which a task may be killed
+
 COLUMNS = pa.schema([("v", pa.int64())])
 RESULTS = (agg.count().alias("n"), agg.sum("v").alias("total"))
 SPAN = 12

@@ -14,6 +14,8 @@ from panestream.testing.simulation.own import KEY, TIME, UserEngine, UserQuery, 
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.testing.simulation.exploring import explore_schedules
 
+pytestmark = pytest.mark.usefixtures("values_apart")  # each value is a step at which a task may be killed
+
 COLUMNS = pa.schema([("v", pa.int64())])
 ROWS = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *COLUMNS])
 SPAN = 12

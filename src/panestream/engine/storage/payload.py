@@ -182,7 +182,7 @@ _CHECKS: dict[int, Callable[[pa.Array], None]] = {
 """The check of each type id. All other types have neither offsets nor parts, so they cannot point outside."""
 
 FORMAT_VERSION = 2
-"""The format of stored state and of the exchange, raised with every incompatible change."""
+"""The format of payloads in stored state and in the exchange, raised with every incompatible change."""
 PART_BYTES = 1 << 18
 """The size of the parts of a payload: Spark hands many rows at a time to Python, and they must fit the memory together."""
 
@@ -260,7 +260,7 @@ def _decoded(payload: bytes, schema: pa.Schema | None, *, dictionaries: bool) ->
         table = reader.read_all()
     header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
     if header.get("format") != FORMAT_VERSION:
-        raise wrong_format("a payload", header.get("format"))
+        raise wrong_format("a payload", header.get("format"), FORMAT_VERSION)
     check_columns(table, dictionaries=dictionaries)
     packed: dict[str, list[int]] = header.pop("packed", {})
     saved = header.pop("schema", None)
@@ -306,11 +306,11 @@ def format_of(value: bytes) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def wrong_format(what: str, version: object) -> StateFormatError:
-    """Return the error about ``what`` having another format version."""
-    newer = isinstance(version, int) and version > FORMAT_VERSION
+def wrong_format(what: str, version: object, current: int) -> StateFormatError:
+    """Return the error about ``what`` having another format version than the ``current`` one."""
+    newer = isinstance(version, int) and version > current
     return StateFormatError(
-        f"{what} has format {version!r}, this version of panestream reads {FORMAT_VERSION}: it was written by "
+        f"{what} has format {version!r}, this version of panestream reads {current}: it was written by "
         f"{'a newer' if newer else 'an older'} panestream; start with the version that wrote it, or on a new checkpoint"
     )
 

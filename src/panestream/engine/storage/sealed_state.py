@@ -7,6 +7,7 @@ the latest, is detected by other means, depending on the space:
 * ``pages`` are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
 * ``meta`` is a single record. A second record, its witness, holds its checksum. Neither can vanish, or be older, without the
   other. Further values there (broadcast state) are written once.
+* The record holds the small values of all other spaces (:class:`~panestream.engine.storage.small_values.SmallValues`).
 * All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
 So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
@@ -32,12 +33,16 @@ from zlib import crc32
 import numpy as np
 
 from panestream.engine.storage import payload
+from panestream.engine.storage.small_values import SmallValues
 from panestream.engine.storage.state import STORED_BYTES, State, value_too_large
 from panestream.errors import StateDamagedError, StateFormatError
 
 _MAGIC = b"PST"
 _HEAD = struct.Struct("<3sBI")
 """Magic, format, checksum. All future formats keep these, so that a newer format differs from a damaged value."""
+SEAL_VERSION = 3
+"""The format of values with seals. Since version 3 the meta record holds small values; version 2 is read, too."""
+_WITHOUT_SMALL = 2
 _PLACE = struct.Struct("<qiqB")
 """Micro-batch, key group, key, length of the space's name, which follows."""
 _UNSEALED = b"\xff\xff\xff\xff"
@@ -60,6 +65,7 @@ class Opened(NamedTuple):
 
     body: bytes
     written: WrittenValue
+    version: int
 
 
 @dataclass(slots=True)
@@ -127,6 +133,7 @@ class SealedState:
         self._last = -1
         self.last_written_before = -1
         self._pages: dict[int, WrittenValue] = {}
+        self._small = SmallValues()
 
     @property
     def micro_batch(self) -> int:
@@ -141,6 +148,9 @@ class SealedState:
         """
         if (space, key) == (META, _RECORD):
             return self._record()
+        small = self._small.get(space, key)
+        if small is not None:
+            return small
         found = self._opened(space, key, self.counted.get(space, key))
         if space == PAGES:
             expected = self._pages.get(key)
@@ -152,7 +162,11 @@ class SealedState:
 
     def put(self, space: str, key: int, value: bytes) -> None:
         record = (space, key) == (META, _RECORD)
-        written = self._put(space, key, self._index() + value if record else value)
+        if space != META and self._small.keep(space, key, value):
+            if key in self._pages and space == PAGES:
+                self._remove(space, key)
+            return
+        written = self._put(space, key, b"".join((self._index(), self._small.to_bytes(), value)) if record else value)
         if space == PAGES:
             self._pages[key] = written
         if record:
@@ -160,7 +174,11 @@ class SealedState:
             self._last = written.micro_batch
 
     def remove(self, space: str, key: int) -> None:
-        """Remove a value, or raise StateDamagedError if the store does not have it."""
+        """Remove a value, or raise StateDamagedError if it is missing."""
+        if not self._small.forget(space, key):
+            self._remove(space, key)
+
+    def _remove(self, space: str, key: int) -> None:
         try:
             self.counted.remove(space, key)
         except KeyError:
@@ -193,21 +211,26 @@ class SealedState:
                 raise self._stale(META, _WITNESS, seen.written, record.written)
             raise self._stale(META, _RECORD, record.written, seen.written)
         self._last = self.last_written_before = record.written.micro_batch
-        (pages,) = _NUMBER.unpack_from(record.body)
-        if not pages:
-            return record.body[_NUMBER.size :]
+        try:
+            at = self._read_index(record.body)
+            at = self._small.read(record.body, at) if record.version > _WITHOUT_SMALL else at
+        except (ValueError, struct.error) as error:
+            raise self.damaged(META, _RECORD, f"has an unreadable beginning ({error})") from error
+        return record.body[at:]
+
+    def _read_index(self, record: bytes) -> int:
+        """Read the record's index of the pages, and return where it ends."""
+        (pages,) = _NUMBER.unpack_from(record)
         columns, at = [], _NUMBER.size
         for kind in ("<i8", "<i8", "<u4"):
-            column = np.frombuffer(record.body, kind, pages, at)
+            column = np.frombuffer(record, kind, pages, at)
             columns.append(column.tolist())
             at += column.nbytes
         self._pages = {key: WrittenValue(*written) for key, *written in zip(*columns, strict=True)}
-        return record.body[at:]
+        return at
 
     def _index(self) -> bytes:
         """Return the record's index of the pages, ordered by key so that a rerun gives the same bytes."""
-        if not self._pages:
-            return _NUMBER.pack(0)
         pages = sorted(self._pages.items())
         keys = np.array([key for key, _ in pages], "<i8")
         batches = np.array([written.micro_batch for _, written in pages], "<i8")
@@ -222,8 +245,8 @@ class SealedState:
             raise value_too_large(what, len(body))
         micro_batch, name = self.micro_batch, space.encode()
         place = _PLACE.pack(micro_batch, self.group, key, len(name)) + name
-        checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, 0)[:4])))
-        self.counted.put(space, key, b"".join((_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, checksum), place, body)))
+        checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, SEAL_VERSION, 0)[:4])))
+        self.counted.put(space, key, b"".join((_HEAD.pack(_MAGIC, SEAL_VERSION, checksum), place, body)))
         return WrittenValue(micro_batch, checksum)
 
     def _opened(self, space: str, key: int, value: bytes | None) -> Opened:
@@ -238,21 +261,21 @@ class SealedState:
         _, version, checksum = _HEAD.unpack_from(value)
         if crc32(memoryview(value)[_HEAD.size :], crc32(value[:4])) != checksum:
             raise self.damaged(space, key, "has a wrong checksum: bytes of it were changed, or are missing")
-        if version != payload.FORMAT_VERSION:
+        if version not in (_WITHOUT_SMALL, SEAL_VERSION):
             raise self._of_format(version)
         micro_batch, group, its_key, length = _PLACE.unpack_from(value, _HEAD.size)
         end = _HEAD.size + _PLACE.size + length
         its_space = value[_HEAD.size + _PLACE.size : end].decode()
         if (group, its_space, its_key) != (self.group, space, key):
             raise self.damaged(space, key, f"is another one: value {its_key} of {its_space!r} of key group {group}")
-        return Opened(value[end:], WrittenValue(micro_batch, checksum))
+        return Opened(value[end:], WrittenValue(micro_batch, checksum), version)
 
     def _stale(self, space: str, key: int, found: WrittenValue, expected: WrittenValue) -> StateDamagedError:
         when = f"it was written in micro-batch {found.micro_batch}, where that of micro-batch {expected.micro_batch} is expected"
         return self.damaged(space, key, f"is stale: {when}")
 
     def _of_format(self, version: int) -> StateFormatError:
-        return payload.wrong_format(f"the state of key group {self.group} ({self._operator})", version)
+        return payload.wrong_format(f"the state of key group {self.group} ({self._operator})", version, SEAL_VERSION)
 
 
 def group_in(value: bytes) -> int:

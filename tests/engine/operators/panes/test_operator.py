@@ -40,6 +40,8 @@ from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 from tests.costs import random_cases
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.max("v").alias("top"), agg.collect_list("v").alias("all"))
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 

@@ -26,6 +26,8 @@ from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness as columns
 from tests.comparison.harness import MicroBatch, group_input
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 TEN = pst.TumblingEventTimeWindows(10)
 STRATEGY = WatermarkStrategy(0, key_idle_after=100)
 

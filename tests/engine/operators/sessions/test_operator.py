@@ -29,6 +29,8 @@ from panestream.windowing.triggers import CountTrigger, EventTimeTrigger
 from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness, savepoints
 
+pytestmark = pytest.mark.usefixtures("values_apart")
+
 COUNT = (agg.count().alias("n"),)
 
 

@@ -92,8 +92,8 @@ def replay(schedule: QuerySchedule, disturbance: Disturbance, change: Settings |
     micro-batch 0
          0  enter the run into the checkpoint
          1  plan micro-batch 0
-         2  put panes 0 of key group 0
-         3  put meta 0 of key group 0  <- crash
+         2  put meta 0 of key group 0
+         3  put meta 1 of key group 0  <- crash
     ...
     All promises were kept.
     """
