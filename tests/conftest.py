@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from panestream.engine.storage.small_values import SmallValues
+from panestream.engine.storage.sealed_state import SmallValues
 from scripts.class_archive import ARCHIVE, OPTIONS
 from tests import costs, selection
 

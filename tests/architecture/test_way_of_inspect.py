@@ -89,7 +89,7 @@ def decoded_here(stored, made, schema, groups=None, *, header_only=False, number
 def test_reading_a_checkpoint_goes_from_step_to_step(spark, tmp_path, monkeypatch):
     """On Spark, because only its state reader returns the values of a checkpoint."""
     monkeypatch.setattr(StoredState, "map_groups", decoded_here)
-    (file,) = [each for each in CHECKPOINTS if query_of(each) == "panes"]
+    *_, file = [each for each in CHECKPOINTS if query_of(each) == "panes"]
     checkpoint = str(unpack_checkpoint(file, tmp_path))
     console = Console(width=120, record=True, file=(tmp_path / "text").open("w", encoding="utf-8"))
 

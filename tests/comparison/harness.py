@@ -29,7 +29,7 @@ from panestream.engine.plan import MAIN, Chunk, WindowPlan, WindowQuery
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.sides import SIDES
-from panestream.engine.storage.small_values import SmallValues
+from panestream.engine.storage.sealed_state import SmallValues
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.watermarks import WatermarkStrategy

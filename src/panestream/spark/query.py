@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.operators import NamedPlan
-from panestream.engine.storage.sealed_state import StateAge
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.batch_output import BatchOutput, output
 from panestream.spark.checkpoint import control_messages, spark_logs

@@ -28,8 +28,8 @@ from panestream.engine.planner import plan_functions
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
-from panestream.engine.storage.sealed_state import StateAge
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_age import StateAge, check_that_groups_agree
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -358,7 +358,7 @@ def test_outdated_key_group_is_found_by_comparing_the_groups(name, back):
             (0, number - 1),
             (1, number - 1),
         ]
-        seal.check_that_groups_agree(metrics)
+        check_that_groups_agree(metrics)
         states_of_group_1.append(dict(states[1].values))
     states[1].values = states_of_group_1[-1 - back] if back < 4 else {}
     group_input = harness.group_input(plan, stream(5)[5])
@@ -369,7 +369,7 @@ def test_outdated_key_group_is_found_by_comparing_the_groups(name, back):
     with pytest.raises(
         StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"
     ):
-        seal.check_that_groups_agree(metrics)
+        check_that_groups_agree(metrics)
 
 
 @pytest.mark.full

@@ -6,8 +6,7 @@ import struct
 
 import pytest
 
-from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.small_values import SmallValues
+from panestream.engine.storage.sealed_state import SealedState, SmallValues
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from tests.comparison import harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.storage.sealed_state import StateAge
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import StateDamagedError
 
 

@@ -18,7 +18,7 @@ from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages
-from panestream.engine.storage.small_values import SmallValues
+from panestream.engine.storage.sealed_state import SmallValues
 from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.kafka.deduplicator import KafkaDeduplicator

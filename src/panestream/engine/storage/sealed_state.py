@@ -7,16 +7,11 @@ the latest, is detected by other means, depending on the space:
 * ``pages`` are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
 * ``meta`` is a single record. A second record, its witness, holds its checksum. Neither can vanish, or be older, without the
   other. Further values there (broadcast state) are written once.
-* The record holds the small values of all other spaces (:class:`~panestream.engine.storage.small_values.SmallValues`).
+* The record holds the small values of all other spaces (:class:`SmallValues`).
 * All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
 So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
-what it once was, or is gone. But all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree`
-finds it in the metrics of all of them, and :class:`StateAge` compares these with the last
-committed micro-batch: that finds groups which were exchanged, and all groups put back together. Three cases are not found. If
-the clock wakes groups one by one, a group may be as old as the last micro-batch with rows. If a run had micro-batches without
-rows, all groups together may be as old as the first of these. If Spark's own writer went on after a run, so may they be as old as
-the end of that run.
+what it once was, or is gone: :mod:`panestream.engine.storage.state_age` finds that.
 
 The checksum is CRC-32: it protects against accidents, not against an attacker who can write to the checkpoint. (No bytes of the
 state are ever executed: see :mod:`panestream.engine.operators.row.codec` about pickles.)
@@ -25,15 +20,14 @@ state are ever executed: see :mod:`panestream.engine.operators.row.codec` about 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from panestream.engine.storage import payload
-from panestream.engine.storage.small_values import SmallValues
 from panestream.engine.storage.state import STORED_BYTES, State, value_too_large
 from panestream.errors import StateDamagedError, StateFormatError
 
@@ -48,9 +42,11 @@ _PLACE = struct.Struct("<qiqB")
 _UNSEALED = b"\xff\xff\xff\xff"
 """The first bytes of an Arrow stream."""
 _NUMBER = struct.Struct("<I")
+_ENTRY = struct.Struct("<BqI")
+"""A small value in the record: length of its space's name, key, and its own length. Name and value follow."""
 META, PAGES = "meta", "pages"
 _RECORD, _WITNESS = 0, 1
-_ADVICE = "stop the query, and put back a copy of its checkpoint from before the damage, or start on a new checkpoint"
+RESTORE_ADVICE = "stop the query, and put back a copy of its checkpoint from before the damage, or start on a new checkpoint"
 
 
 class WrittenValue(NamedTuple):
@@ -103,6 +99,80 @@ class CountingState:
         return self.gets + self.puts + self.removes
 
 
+@dataclass(slots=True)
+class SmallValues:
+    """The values that the meta record holds, by space and key, so that one call reads or writes them all.
+
+    In a small micro-batch most values have a few KiB at most, and a call costs as much as about 10 KiB. What the record takes in
+    is limited, because it is written as a whole.
+
+    >>> small = SmallValues()
+    >>> small.keep("panes", 7, b"some rows"), small.keep("panes", 8, bytes(9_000))
+    (True, False)
+    >>> again = SmallValues()
+    >>> rest = again.read(small.to_bytes() + b"the rest", 0)
+    >>> again.get("panes", 7), (small.to_bytes() + b"the rest")[rest:]
+    (b'some rows', b'the rest')
+    """
+
+    MAX_BYTES: ClassVar[int] = 1 << 13
+    """The largest size of a value."""
+    MAX_ALL_BYTES: ClassVar[int] = 1 << 15
+    """The largest size of all values together."""
+
+    _values: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def get(self, space: str, key: int) -> bytes | None:
+        """Return a value, or None if it is not here."""
+        return self._values.get((space, key))
+
+    def keep(self, space: str, key: int, value: bytes) -> bool:
+        """Set a value if it is small and there is room for it. Otherwise it is not here afterwards. Return whether it is."""
+        self.forget(space, key)
+        if len(value) > self.MAX_BYTES or self._bytes + len(value) > self.MAX_ALL_BYTES:
+            return False
+        self._values[space, key] = value
+        self._bytes += len(value)
+        return True
+
+    def forget(self, space: str, key: int) -> bool:
+        """Remove a value. Return whether it was here."""
+        value = self._values.pop((space, key), None)
+        self._bytes -= len(value or b"")
+        return value is not None
+
+    def to_bytes(self) -> bytes:
+        """Return all values for the record. Equal values give equal bytes."""
+        return b"".join((_NUMBER.pack(len(self._values)), *self._parts()))
+
+    def _parts(self) -> Iterator[bytes]:
+        for (space, key), value in sorted(self._values.items()):
+            name = space.encode()
+            yield from (_ENTRY.pack(len(name), key, len(value)), name, value)
+
+    def read(self, record: bytes, at: int) -> int:
+        """Read the values that stand from ``at`` on, and return where they end.
+
+        Raises:
+            ValueError: these bytes do not hold values.
+        """
+        try:
+            (count,) = _NUMBER.unpack_from(record, at)
+            at += _NUMBER.size
+            for _ in range(count):
+                length, key, size = _ENTRY.unpack_from(record, at)
+                begin = at + _ENTRY.size + length
+                at = begin + size
+                self._values[record[begin - length : begin].decode(), key] = record[begin:at]
+                self._bytes += size
+        except struct.error as error:
+            raise ValueError(f"small values are incomplete: {error}") from error
+        if at > len(record):
+            raise ValueError("the last small value is incomplete")
+        return at
+
+
 class SealedState:
     """The state of one key group with seals: writes are sealed, and reads are checked.
 
@@ -118,11 +188,11 @@ class SealedState:
     >>> state = SealedState(store, 3, "sessions")
     >>> state.get("meta", 0), state.get("pages", 0)
     (b'the index', b'some rows')
-    >>> store.put("pages", 0, store.get("pages", 0).replace(b"some", b"same"))
-    >>> state.get("pages", 0)  # doctest: +ELLIPSIS
+    >>> store.put("meta", 0, store.get("meta", 0).replace(b"some", b"same"))
+    >>> SealedState(store, 3, "sessions").get("meta", 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    panestream.errors.StateDamagedError: the state of key group 3 (sessions) is damaged: value 0 of 'pages'...
+    panestream.errors.StateDamagedError: the state of key group 3 (sessions) is damaged: the meta record has a wrong checksum...
     """
 
     def __init__(self, store: State, group: int, operator: str) -> None:
@@ -190,7 +260,7 @@ class SealedState:
         """Return the error about a value; ``what`` is the fault, in words that follow the value's name."""
         name = "the meta record" if (space, key) == (META, _RECORD) else f"value {key} of {space!r}"
         return StateDamagedError(
-            f"the state of key group {self.group} ({self._operator}) is damaged: {name} {what}; {_ADVICE}",
+            f"the state of key group {self.group} ({self._operator}) is damaged: {name} {what}; {RESTORE_ADVICE}",
             group=self.group,
             space=space,
             key=key,
@@ -288,94 +358,6 @@ def group_in(value: bytes) -> int:
     3
     """
     if len(value) < _HEAD.size + _PLACE.size or not value.startswith(_MAGIC):
-        raise StateDamagedError(f"a key group's meta record is missing, or was not written by panestream; {_ADVICE}")
+        raise StateDamagedError(f"a key group's meta record is missing, or was not written by panestream; {RESTORE_ADVICE}")
     _, group, _, _ = _PLACE.unpack_from(value, _HEAD.size)
     return int(group)
-
-
-def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Raise StateDamagedError if metrics (as JSON) show that a key group's state is older than another's: restored or lost.
-
-    >>> check_that_groups_agree([{"key_group": 0, "state_of": 14}, {"key_group": 1, "state_of": 14}])
-    """
-    newest = max(groups, key=lambda group: group["state_of"], default=None)
-    for group in groups:
-        if newest is not None and group["state_of"] < newest["state_of"]:
-            raise damaged_as_a_whole(group, f"that of key group {newest['key_group']} is of micro-batch {newest['state_of']}")
-
-
-def damaged_as_a_whole(group: Mapping[str, Any], expected: str, unless: str = "") -> StateDamagedError:
-    """Return the error about a key group whose whole state is not what was last written.
-
-    Args:
-        group: its metrics.
-        expected: what the state should be.
-        unless: when the state is right all the same, as the end of the text.
-    """
-    what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
-    return StateDamagedError(
-        f"the state of key group {group['key_group']} is damaged: all of it {what}, where {expected}; {_ADVICE}{unless}",
-        group=group["key_group"],
-    )
-
-
-_UNLESS = (
-    ". But the state is right if start() was killed here and .main.writeStream then ended with micro-batches without rows: in "
-    "that case take a savepoint of the checkpoint, and start(savepoint=...) on a new one"
-)
-
-
-@dataclass(slots=True)
-class StateAge:
-    """The minimum micro-batch that the state must have reached.
-
-    Attributes:
-        after: the last micro-batch that was committed.
-        state_of: the state of each key group is then that of this micro-batch, or of a later one. None if that is unknown.
-        is_woken: whether the clock wakes key groups one by one. Then some write their state later than others.
-        is_told: whether Spark tells tasks the number of their micro-batch. In ``foreachBatch`` through Connect it does not, nor
-            with ``PYSPARK_PIN_THREAD=false``: key groups count the micro-batches that have rows.
-        is_comparable: whether the state names micro-batches as Spark numbers them. If not, key groups are compared with each
-            other only.
-        is_last_known: whether it is known that panestream's own run committed ``after``. If not, Spark's own writer may have.
-
-    >>> age = StateAge(after=4, state_of=4)
-    >>> age.check([{"key_group": 0, "state_of": 4}, {"key_group": 1, "state_of": 4}], 5)
-    >>> age.check([{"key_group": 0, "state_of": 3}, {"key_group": 1, "state_of": 3}], 5)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    panestream.errors.StateDamagedError: the state of key group 0 is damaged: all of it is that of micro-batch 3, where...
-    """
-
-    after: int = -1
-    state_of: int | None = None
-    is_woken: bool = False
-    is_told: bool = True
-    is_comparable: bool = True
-    is_last_known: bool = True
-
-    def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
-        """Raise StateDamagedError if the metrics (as JSON) show a state too old, or newer than the micro-batch before."""
-        if not self.is_woken:
-            check_that_groups_agree(groups)
-        if not (self.is_told and self.is_comparable):
-            return
-        # A group that has rows and is woken appears twice. A savepoint is restored by the first micro-batch itself.
-        newest = batch_id if self.is_woken else max(batch_id - 1, 0)
-        known = self.state_of if batch_id == self.after + 1 else None
-        for group in groups:
-            if known is not None and group["state_of"] < known:
-                since = f"that of micro-batch {known}" if self.after == known else f"that of micro-batch {known} or a later one"
-                raise damaged_as_a_whole(group, f"{since} is expected", "" if self.is_last_known else _UNLESS)
-            if group["state_of"] > newest:
-                raise damaged_as_a_whole(group, f"micro-batch {batch_id} comes only now")
-
-    def advance(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> bool:
-        """Record a finished micro-batch, and return whether all key groups have written their state."""
-        has_written = any(not (self.is_woken and group["woken"]) for group in groups)
-        if has_written:
-            self.state_of, self.is_comparable = batch_id, self.is_told
-        elif batch_id != self.after + 1:
-            self.state_of = None
-        self.after, self.is_last_known = batch_id, True
-        return has_written

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.savepoint.operators import NamedPlan
-from panestream.engine.storage.sealed_state import StateAge
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import FencedError, warn
 from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.checkpoint.lease import CheckpointMode, Lease, ensure_identity, register, succeed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from panestream.engine.plan import MAIN
-from panestream.engine.storage.sealed_state import check_that_groups_agree
+from panestream.engine.storage.state_age import check_that_groups_agree
 from panestream.spark.checkpoint.epoch import Rank, planner_of
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.sinks.outputs import Outputs
