@@ -378,3 +378,19 @@ def test_processing_time_windows_fire_when_the_clock_reaches_their_end(windows, 
     harness.process_element(1, "0 seconds")
     harness.set_processing_time("30 seconds")
     assert values(harness) == [1]
+
+
+def test_snapshot_fails_again_while_a_value_cannot_be_stored():
+    """Otherwise the next one would pass over the pages that the first had written before it failed."""
+    harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=lambda former, latter: latter)
+    for number in range(40):
+        harness.process_element(number, "1 second", key=f"key {number}")
+    kept = harness.snapshot()
+    for number in range(40):
+        harness.process_element(object() if number == 20 else -number, "2 seconds", key=f"key {number}")
+    for _ in range(3):
+        with pytest.raises(InvalidPlanError, match="object"):
+            harness.snapshot()
+    harness.restore(kept)
+    harness.process_watermark("5 minutes")
+    assert sorted(result.value for result in harness.extract_output()) == list(range(40))

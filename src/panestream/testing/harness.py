@@ -406,7 +406,10 @@ class WindowTestHarness(ReprHtml):
             self._clockwork.restore(snapshot.watermarks)
 
     def state_sizes(self) -> dict[str, int]:
-        """Return the bytes of state by space of the store, as of the last :meth:`snapshot`."""
+        """Return the bytes of state by space of the store, as of the last :meth:`snapshot`.
+
+        ``meta`` includes the small values of all spaces.
+        """
         sizes: dict[str, int] = {}
         for (space, _), value in sorted(self._state.values.items()):
             sizes[space] = sizes.get(space, 0) + len(value)

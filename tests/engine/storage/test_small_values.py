@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from zlib import crc32
 
 import pytest
 
@@ -62,6 +63,12 @@ def test_page_moves_as_it_grows_and_shrinks():
         assert (("pages", 7) in store.values) == (value == LARGE)
 
 
+def test_record_that_is_read_again_has_its_values_once():
+    state = opened(store_with(SMALL))
+    assert state.get("meta", 0) == b"record"
+    assert (state._small._bytes, state.get("panes", 0)) == (len(SMALL), SMALL)
+
+
 def test_other_values_of_meta_stay_in_the_store():
     """Readers of broadcast state look for them there."""
     store = MemoryState()
@@ -91,6 +98,28 @@ def test_every_flipped_bit_and_every_truncation_of_a_record_with_values_is_found
         store.values["meta", 0] = value
         with pytest.raises(StateDamagedError):
             opened(store)
+
+
+def sealed_value(body: bytes) -> bytes:
+    """Return bytes that begin as a value of panestream does, with the right checksum."""
+    head = b"PST\x03"
+    return head + struct.pack("<I", crc32(body, crc32(head))) + body
+
+
+@pytest.mark.parametrize("key", [0, 1])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(sealed_value(bytes(length)) for length in (0, 20)),
+        sealed_value(struct.pack("<qiqB", 0, 3, 1, 4) + b"\xff\xfe\xfd\xfc"),
+        *(sealed_value(struct.pack("<qiqB", 0, 3, 1, 4) + b"meta" + bytes(length)) for length in (0, 3, 5)),
+    ],
+)
+def test_record_or_witness_with_an_impossible_form_is_damaged(key, value):
+    store = store_with(SMALL)
+    store.values["meta", key] = value
+    with pytest.raises(StateDamagedError):
+        opened(store)
 
 
 def sealed_record(beginning: bytes) -> MemoryState:

@@ -165,11 +165,11 @@ class SmallValues:
                 begin = at + _ENTRY.size + length
                 at = begin + size
                 self._values[record[begin - length : begin].decode(), key] = record[begin:at]
-                self._bytes += size
         except struct.error as error:
             raise ValueError(f"small values are incomplete: {error}") from error
         if at > len(record):
             raise ValueError("the last small value is incomplete")
+        self._bytes = sum(map(len, self._values.values()))
         return at
 
 
@@ -275,12 +275,12 @@ class SealedState:
         # The record comes first, because one of another format may lack a witness.
         record = self._opened(META, _RECORD, value)
         seen = self._opened(META, _WITNESS, witness)
-        (checksum,) = _NUMBER.unpack(seen.body)
-        if checksum != record.written.checksum:
+        if seen.body != _NUMBER.pack(record.written.checksum):
             if record.written.micro_batch > seen.written.micro_batch:
                 raise self._stale(META, _WITNESS, seen.written, record.written)
             raise self._stale(META, _RECORD, record.written, seen.written)
         self._last = self.last_written_before = record.written.micro_batch
+        self._small = SmallValues()
         try:
             at = self._read_index(record.body)
             at = self._small.read(record.body, at) if record.version > _WITHOUT_SMALL else at
@@ -333,9 +333,11 @@ class SealedState:
             raise self.damaged(space, key, "has a wrong checksum: bytes of it were changed, or are missing")
         if version not in (_WITHOUT_SMALL, SEAL_VERSION):
             raise self._of_format(version)
+        if len(value) < _HEAD.size + _PLACE.size:
+            raise self.damaged(space, key, "is too short")
         micro_batch, group, its_key, length = _PLACE.unpack_from(value, _HEAD.size)
         end = _HEAD.size + _PLACE.size + length
-        its_space = value[_HEAD.size + _PLACE.size : end].decode()
+        its_space = value[_HEAD.size + _PLACE.size : end].decode(errors="replace")
         if (group, its_space, its_key) != (self.group, space, key):
             raise self.damaged(space, key, f"is another one: value {its_key} of {its_space!r} of key group {group}")
         return Opened(value[end:], WrittenValue(micro_batch, checksum), version)

@@ -282,6 +282,7 @@ class RowStore:
         for page in dirty:
             self._forget(page, keep_bare)
             self._count(_WINDOWS, -page.at_rest)
+            page.at_rest = 0
             for split in self._split(page):
                 self._write_page(split)
         self.used_keys.clear()
@@ -339,7 +340,6 @@ class RowStore:
         return [pages[number] for number in sorted(pages)]
 
     def _write_page(self, page: KeyPage) -> None:
-        page.dirty = False
         if self._keeps_elements:
             self._write_elements(page)
         if not page.keys:
@@ -349,6 +349,8 @@ class RowStore:
             return
         data = self._page_codec.encode(page)
         self._state.put(PAGES, page.number, data)
+        # A page whose values cannot be stored stays dirty, so that no later commit passes over it.
+        page.dirty = False
         page.at_rest = page.window_count()
         self._count(_WINDOWS, page.at_rest)
         event = min((window_state.event_timers.following() for window_state in page.window_states()), default=NEVER)
