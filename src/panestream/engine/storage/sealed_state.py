@@ -10,8 +10,8 @@ the latest, is detected by other means, depending on the space:
 * The record holds the small values of all other spaces (:class:`SmallValues`).
 * All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
-So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
-what it once was, or is gone: :mod:`panestream.engine.storage.state_age` finds that.
+So one value of a key group, or several, cannot be wrong without an error. If *all* values of a key group are old, or gone, no
+seal shows it: :mod:`panestream.engine.storage.state_age` does.
 
 The checksum is CRC-32: it protects against accidents, not against an attacker who can write to the checkpoint. (No bytes of the
 state are ever executed: see :mod:`panestream.engine.operators.row.codec` about pickles.)
